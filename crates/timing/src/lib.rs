@@ -1,0 +1,9 @@
+//! How Rungs makes a number.
+//!
+//! This crate holds mechanism: timers, sampling, statistics, ceilings, the device probe, launching, checks.
+//! It knows no problem shapes and no rungs.
+
+pub mod launch;
+pub mod record;
+pub mod sample;
+pub mod stats;

@@ -1,0 +1,1 @@
+//! Medians, bootstrap intervals and paired ratios.
