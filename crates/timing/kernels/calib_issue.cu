@@ -1,7 +1,8 @@
 // FFMA and integer instructions in turn: the issue ceiling of the machine.
 //
 // Where an SM has 64 FP32 lanes, FFMA alone fills only half of the issue slots; the integer pipe takes the other
-// half. Each trip issues 128 FFMA and 128 XOR per thread, all independent of their neighbours.
+// half. Each trip issues 128 FFMA and 128 LOP3 per thread. The LOP3 is the bitwise majority of three registers:
+// it has no identity and already three inputs, so the assembler can neither drop one nor fuse two.
 //
 // Instructions per thread = trips * 256.
 // target: sm_60
@@ -20,8 +21,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 asm volatile("fma.rn.f32 %0, %0, %1, %2;" : "+f"(acc[i]) : "f"(a), "f"(b));
-                // A rotating key: two XORs with one key in a row would cancel and could be removed.
-                asm volatile("xor.b32 %0, %0, %1;" : "+r"(bits[i]) : "r"(key));
+                asm volatile("lop3.b32 %0, %0, %1, %2, 0xE8;" : "+r"(bits[i]) : "r"(bits[(i + 1) & 7]), "r"(key));
             }
         }
     }
@@ -32,5 +32,5 @@ extern "C" __global__ void __launch_bounds__(256)
         sum += acc[i];
         all += bits[i];
     }
-    out[blockIdx.x * blockDim.x + threadIdx.x] = sum + (float)(all & 1u) * 0.0f;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum + (float)(all & 1u);
 }

@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn ids_name_everything_that_tells_two_runs_apart() {
-        let axes = BTreeMap::from([("view".to_string(), "whole".to_string()), ("max_iter".to_string(), "256".to_string())]);
+        let axes =
+            BTreeMap::from([("view".to_string(), "whole".to_string()), ("max_iter".to_string(), "256".to_string())]);
         let warm = Run::make_id("mandelbrot", "cpu_00_scalar", "cpu", Cache::Warm, &axes);
         let cold = Run::make_id("mandelbrot", "cpu_00_scalar", "cpu", Cache::Cold, &axes);
         assert_eq!(warm, "mandelbrot/cpu_00_scalar@cpu[max_iter=256,view=whole]");
