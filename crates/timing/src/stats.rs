@@ -269,7 +269,7 @@ mod tests {
     /// Two contestants of one ladder: `ratio` apart, under a drift and bursts that slow a whole round and a
     /// heavy-tailed noise of each sample's own. Returns slow samples, fast samples, rounds; times in ns.
     fn ladder(rng: &mut Xoshiro256PlusPlus, rounds: u32, ratio: f64) -> (Vec<f64>, Vec<f64>, Vec<u32>) {
-        let own = StudentT::new(2.0).unwrap();
+        let own: StudentT<f64> = StudentT::new(2.0).unwrap();
         let (mut slow, mut fast) = (Vec::new(), Vec::new());
         for r in 0..rounds {
             let drift = 1.0 + 0.3 * f64::from(r) / f64::from(rounds);
