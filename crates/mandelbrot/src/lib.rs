@@ -1,1 +1,5 @@
-//! mandelbrot
+//! Mandelbrot escape-time counts: a ladder of rungs from one scalar loop to every lane of the machine.
+
+pub mod cpu;
+pub mod reference;
+pub mod view;

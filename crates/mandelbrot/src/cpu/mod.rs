@@ -1,0 +1,3 @@
+//! The CPU rungs.
+
+pub mod avx2;
