@@ -3,6 +3,7 @@
 //! This crate holds mechanism: timers, sampling, statistics, ceilings, the device probe, launching, checks.
 //! It knows no problem shapes and no rungs.
 
+pub mod cuda;
 pub mod launch;
 pub mod record;
 pub mod sample;
