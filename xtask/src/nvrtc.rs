@@ -68,7 +68,8 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the signature is that of nvrtc.h; both pointers are valid for writes during the call.
         let status = unsafe {
-            let version: Symbol<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> = nvrtc.get(b"nvrtcVersion\0")?;
+            let version: Symbol<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> =
+                nvrtc.get(b"nvrtcVersion\0")?;
             version(&mut major, &mut minor)
         };
         nvrtc.ok(status, "nvrtcVersion")?;
@@ -86,7 +87,7 @@ impl Nvrtc {
         &self,
         name: &str,
         source: &str,
-        headers: &[(String, String)],
+        headers: &[(String, &str)],
         options: &[String],
     ) -> Result<Output> {
         let (source, c_name) = (c_string(source)?, c_string(name)?);

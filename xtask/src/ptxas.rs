@@ -63,7 +63,7 @@ impl Ptxas {
         let folder = Folder::with(compiled)?;
         let work: Vec<(&Compiled, &str)> = compiled
             .iter()
-            .flat_map(|one| TARGETS.iter().filter(|(name, _)| *name == one.kernel.header.target).map(move |t| (one, t.1)))
+            .flat_map(|one| TARGETS.iter().filter(|(name, _)| *name == one.header.target).map(move |t| (one, t.1)))
             .flat_map(|(one, targets)| targets.iter().map(move |target| (one, *target)))
             .collect();
         let results: Vec<Option<String>> = work
@@ -77,7 +77,7 @@ impl Ptxas {
     pub(crate) fn report(&self, compiled: &[Compiled]) -> Result<Vec<String>> {
         let folder = Folder::with(compiled)?;
         let work: Vec<(&Compiled, &str)> =
-            compiled.iter().flat_map(|one| reported(one.kernel.header.target).into_iter().map(move |t| (one, t))).collect();
+            compiled.iter().flat_map(|one| reported(one.header.target).into_iter().map(move |t| (one, t))).collect();
         let logs: Vec<Result<String>> =
             work.par_iter().map(|(one, target)| self.assemble(&folder.file(one), target)).collect();
         let mut problems = Vec::new();
@@ -95,14 +95,14 @@ impl Ptxas {
                     continue;
                 }
             };
-            problems.extend(given_up(&log).map(|line| format!("{} for {target}: {line}", one.kernel.stem)));
+            problems.extend(given_up(&log).map(|line| format!("{} for {target}: {line}", one.source.stem)));
             let costs = costs(&log);
             for entry in one.entries.iter().filter(|entry| !costs.iter().any(|cost| cost.entry == **entry)) {
                 problems.push(format!("{entry} for {target}: ptxas does not tell its registers"));
             }
             for cost in costs {
                 let spilled = cost.spill_store_bytes + cost.spill_load_bytes;
-                if spilled > 0 && !one.kernel.header.spills_allowed {
+                if spilled > 0 && !one.header.spills_allowed {
                     problems.push(format!(
                         "{} for {target}: {spilled} bytes of spills; allowed only with a header line // spills: allowed because REASON",
                         cost.entry
@@ -144,12 +144,12 @@ impl Folder {
     }
 
     fn file(&self, one: &Compiled) -> PathBuf {
-        self.0.path().join(format!("{}__{}.ptx", one.kernel.study, one.kernel.stem))
+        self.0.path().join(format!("{}__{}.ptx", one.source.study, one.source.stem))
     }
 }
 
 fn name(one: &Compiled, target: &str, error: &anyhow::Error) -> String {
-    format!("{} does not assemble for {target}: {error:#}", one.kernel.stem)
+    format!("{} does not assemble for {target}: {error:#}", one.source.stem)
 }
 
 fn reported(target: &'static str) -> Vec<&'static str> {
@@ -201,4 +201,56 @@ fn costs(log: &str) -> Vec<Cost> {
         }
     }
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'a' for 'sm_80'
+ptxas info    : Function properties for a
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 8192 bytes smem, 372 bytes cmem[0]
+ptxas info    : Compile time = 3.117 ms
+ptxas info    : Compiling entry function 'b' for 'sm_80'
+ptxas info    : Function properties for b
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers, 360 bytes cmem[0]
+";
+
+    #[test]
+    fn costs_are_read_per_entry() {
+        let a = Cost {
+            entry: "a".into(),
+            registers: 40,
+            spill_store_bytes: 8,
+            spill_load_bytes: 12,
+            stack_bytes: 16,
+            shared_bytes: 8192,
+        };
+        let b = Cost { entry: "b".into(), registers: 8, ..Cost::default() };
+        assert_eq!(costs(LOG), [a, b]);
+    }
+
+    #[test]
+    fn lost_optimisations_are_found_whatever_their_level() {
+        assert_eq!(given_up(LOG).count(), 0);
+        for line in [
+            "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register requirements.",
+            "ptxas warning : setmaxnreg ignored; unable to determine register count at entry",
+            "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a call",
+            "ptxas warning : Registers are spilled to local memory in function 'a', 8 bytes spill stores",
+        ] {
+            assert_eq!(given_up(&format!("{LOG}{line}\n")).collect::<Vec<_>>(), [line]);
+        }
+    }
+
+    #[test]
+    fn the_lowest_target_of_a_kernel_is_in_the_table() {
+        assert_eq!(reported("sm_60"), ["sm_60", "sm_80", "sm_90a", "sm_120"]);
+        assert_eq!(reported("sm_80"), ["sm_80", "sm_90a", "sm_120"]);
+        assert_eq!(reported("sm_90a"), ["sm_90a"]);
+    }
 }
