@@ -48,6 +48,9 @@ pub struct Instrument {
     pub launch_ns: f64,
 }
 
+/// Enqueues one execution.
+pub type GpuWork<'a> = Box<dyn FnMut(&Gpu) -> Result<()> + 'a>;
+
 /// One rung (or in-process peer) of a ladder.
 pub struct GpuContestant<'a> {
     /// Stem, for progress and errors.
@@ -57,7 +60,7 @@ pub struct GpuContestant<'a> {
     /// Whether `work` only enqueues on [`Gpu::stream`], so that a graph can record it.
     pub capturable: bool,
     /// Enqueues one execution.
-    pub work: Box<dyn FnMut(&Gpu) -> Result<()> + 'a>,
+    pub work: GpuWork<'a>,
 }
 
 /// One note of the clock probe.

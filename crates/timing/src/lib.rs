@@ -4,6 +4,8 @@
 //! It knows no problem shapes and no rungs.
 
 pub mod cuda;
+pub mod gpu_ceilings;
+pub mod gpu_sample;
 pub mod launch;
 pub mod record;
 pub mod sample;
