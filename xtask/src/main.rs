@@ -6,6 +6,8 @@
 mod nvrtc;
 mod ptx;
 mod ptxas;
+mod scan;
+mod tidy;
 mod wheels;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ struct Cli {
 enum Chore {
     /// Compile crates/*/kernels/*.cu to ptx/ with NVRTC 12.4, or check what is committed
     Ptx(ptx::Options),
+    /// Check the rules of the source tree: one line for each violation
+    Tidy,
 }
 
 fn main() -> ExitCode {
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     let root = cli.root.unwrap_or_else(built_from);
     let done = match cli.chore {
         Chore::Ptx(options) => ptx::run(&root, &options),
+        Chore::Tidy => tidy::run(&root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

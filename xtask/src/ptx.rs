@@ -521,7 +521,7 @@ mod tests {
         let ptx = ".visible .entry a__u8_max(\n)\n// .entry no\n\t.visible .entry b()\n.file 1 \"/rungs/a.cu\"\n";
         assert_eq!(entries(ptx), ["a__u8_max", "b"]);
         assert_eq!(real_path(ptx), None);
-        assert_eq!(real_path(&format!("{ptx}\t.file\t2 \"/home/me/b.cuh\"\n")), Some("/home/me/b.cuh"));
+        assert_eq!(real_path(&format!("{ptx}\t.file\t2 \"/elsewhere/b.cuh\"\n")), Some("/elsewhere/b.cuh"));
     }
 
     #[test]
