@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 done, 1 a check or the chore failed, 2 usage.
 
+mod dist;
 mod nvrtc;
 mod ptx;
 mod ptxas;
@@ -40,6 +41,8 @@ enum Chore {
     Ptx(ptx::Options),
     /// Check the rules of the source tree: one line for each violation
     Tidy,
+    /// Build a folder of stripped binaries and tests for a machine with a GPU and no cargo
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let done = match cli.chore {
         Chore::Ptx(options) => ptx::run(&root, &options),
         Chore::Tidy => tidy::run(&root),
+        Chore::Dist(options) => dist::run(&root, &options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
