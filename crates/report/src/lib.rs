@@ -1,1 +1,20 @@
-//! report
+//! What becomes of measured runs: the JSON they are kept in, the findings judged on them, and the terminal tables
+//! and the HTML page that show them. Nothing here measures.
+//!
+//! A study hands a [`study::Study`] to the programs; [`cli`] holds what their command lines share.
+
+mod build;
+mod chart;
+pub mod cli;
+pub mod compare;
+mod document;
+pub mod finding;
+mod html;
+pub mod study;
+pub mod table;
+pub mod units;
+
+pub use build::build;
+pub use document::{ReadError, Report, Rows};
+pub use finding::{Finding, FindingSpec, Verdict};
+pub use html::page;
