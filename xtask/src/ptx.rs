@@ -140,8 +140,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     match (problems.len(), options.check) {
         (0, true) => say!("{} PTX files are what their sources compile to, and assemble", compiled.len()),
         (0, false) => {}
-        (n, true) => bail!("{n} problems; `cargo xtask ptx` writes the files anew"),
-        (n, false) => bail!("{n} problems"),
+        (n, true) => bail!("problems: {n}; `cargo xtask ptx` writes the files anew"),
+        (n, false) => bail!("problems: {n}"),
     }
     Ok(())
 }

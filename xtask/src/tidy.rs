@@ -63,7 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     match violations.len() {
         0 => say!("{} files keep the rules", tree.files.len()),
-        n => bail!("{n} violations"),
+        n => bail!("broken rules: {n}"),
     }
     Ok(())
 }
@@ -582,6 +582,6 @@ mod tests {
         assert_eq!(tree.files, clean().files);
         run(root.path()).unwrap();
         fs::write(root.path().join("crates/add/src/main.rs"), "fn main() { todo!() }").unwrap();
-        assert_eq!(run(root.path()).unwrap_err().to_string(), "1 violations");
+        assert_eq!(run(root.path()).unwrap_err().to_string(), "broken rules: 1");
     }
 }
