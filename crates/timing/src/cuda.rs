@@ -15,6 +15,7 @@ use bytemuck::Pod;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use thiserror::Error;
 
+use crate::check::POISON_BYTE;
 use crate::launch::{Arg, Geometry, Kernel};
 use crate::record::{Device, Resources};
 
@@ -132,7 +133,8 @@ fn driver_text(code: sys::CUresult) -> String {
     let (name, text) = unsafe {
         let _ = sys::cuGetErrorName(code, &mut name);
         let _ = sys::cuGetErrorString(code, &mut text);
-        let read = |p: *const std::ffi::c_char| (!p.is_null()).then(|| CStr::from_ptr(p).to_string_lossy().into_owned());
+        let read =
+            |p: *const std::ffi::c_char| (!p.is_null()).then(|| CStr::from_ptr(p).to_string_lossy().into_owned());
         (read(name), read(text))
     };
     match (name, text) {
@@ -257,9 +259,7 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// Every byte of a poisoned integer.
-pub const POISON_INTEGER: u8 = 0xA5;
-/// Every byte of a poisoned float: a NaN in each format.
+/// Byte that poisons float outputs: four of them are a NaN, as eight and two are.
 pub const POISON_FLOAT: u8 = 0xFF;
 const GUARD_BYTES: usize = 512;
 const GUARD_BYTE: u8 = 0x5C;
@@ -436,8 +436,7 @@ impl Gpu {
         // stand between the launches being timed and break graph capture.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed)?;
-        let (device, limits) =
-            describe(&context, ordinal).map_err(|e| Absence::InitFailed(e.to_string()))?;
+        let (device, limits) = describe(&context, ordinal).map_err(|e| Absence::InitFailed(e.to_string()))?;
         Ok(Gpu { context, stream, device, driver, limits })
     }
 
@@ -480,7 +479,7 @@ impl Gpu {
         Ok((free, total))
     }
 
-    /// Allocates `len` elements, poisoned with [`POISON_INTEGER`], and the guard behind them.
+    /// Allocates `len` elements, poisoned with [`POISON_BYTE`], and the guard behind them.
     ///
     /// # Errors
     /// [`GpuError::Memory`] when the device has too little, before anything is allocated.
@@ -498,11 +497,11 @@ impl Gpu {
         let end = address + buffer.bytes() as u64;
         // SAFETY: the guard lies inside the allocation.
         ok("cuMemsetD8", unsafe { sys::cuMemsetD8Async(end, GUARD_BYTE, GUARD_BYTES, self.raw_stream()) })?;
-        self.fill(&buffer, POISON_INTEGER)?;
+        self.fill(&buffer, POISON_BYTE)?;
         Ok(buffer)
     }
 
-    /// Fills a buffer with one byte: zero, or [`POISON_INTEGER`] or [`POISON_FLOAT`], so that an element that no
+    /// Fills a buffer with one byte: zero, or [`POISON_BYTE`] or [`POISON_FLOAT`], so that an element that no
     /// kernel writes is seen.
     pub fn fill<T: Pod>(&self, buffer: &Buffer<T>, byte: u8) -> Result<()> {
         self.bind()?;
@@ -625,12 +624,9 @@ impl Gpu {
         let image = CString::new(kernel.ptx)
             .map_err(|_| GpuError::Jit { stem: kernel.stem, log: "the PTX has a NUL byte".to_string() })?;
         let mut log = vec![0u8; LOG_BYTES];
-        let mut options = [
-            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        let mut values: [*mut c_void; 2] =
-            [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
+        let mut options =
+            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
         let mut raw = std::ptr::null_mut();
         // SAFETY: the image is NUL-terminated PTX; options and values have two entries each, and the log buffer is
         // as long as the size option says and outlives the call.
@@ -821,7 +817,8 @@ fn describe(context: &CudaContext, ordinal: usize) -> Result<(Device, Limits)> {
     use sys::CUdevice_attribute as A;
     let failed = |e: cudarc::driver::DriverError| GpuError::Driver { call: "cuDeviceGet...", text: driver_text(e.0) };
     let get = |a: sys::CUdevice_attribute| context.attribute(a).map(|v| v as u32).map_err(failed);
-    let cc = (get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?, get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?);
+    let cc =
+        (get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?, get(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?);
     let device = Device {
         ordinal,
         name: context.name().map_err(failed)?,
@@ -883,9 +880,6 @@ mod tests {
 
     #[test]
     fn absences_say_what_is_missing_and_what_is_needed() {
-        assert_eq!(
-            Absence::TooOld((12, 2)).to_string(),
-            "PTX 8.4 needs a driver for CUDA 12.4; this one is for 12.2"
-        );
+        assert_eq!(Absence::TooOld((12, 2)).to_string(), "PTX 8.4 needs a driver for CUDA 12.4; this one is for 12.2");
     }
 }

@@ -17,7 +17,6 @@ use crate::gpu_sample::{GpuSampler, calibration_kernel, middle};
 use crate::launch::{Arg, Geometry, Kernel};
 use crate::record::Ceiling;
 
-
 /// Share of the expected rate that a calibration must reach.
 const WEAK: f64 = 0.95;
 /// Timed executions of each ceiling; the best third counts, a ceiling being what the machine can do.

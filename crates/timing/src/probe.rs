@@ -31,3 +31,8 @@ impl Probe {
 pub fn probe() -> Probe {
     Probe { host: host(), gpu: Gpu::open(0) }
 }
+
+/// Whether an environment variable such as `REQUIRE_GPU` insists on what it names: set, and neither empty nor 0.
+pub fn required(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|v| !v.is_empty() && v != "0")
+}

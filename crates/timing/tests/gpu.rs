@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use timing::cuda::{Absence, Gpu, GpuError, POISON_FLOAT, POISON_INTEGER};
+use timing::check::POISON_U32;
+use timing::cuda::{Absence, Gpu, GpuError, POISON_FLOAT};
 use timing::gpu_ceilings;
 use timing::gpu_sample::{GpuContestant, GpuSampler};
 use timing::launch::{Arg, Geometry, Kernel};
+use timing::probe::required;
 use timing::record::Cache;
 use timing::sample::Plan;
 
@@ -26,7 +28,7 @@ fn gpu() -> Option<Gpu> {
     match Gpu::open(0) {
         Ok(gpu) => Some(gpu),
         Err(absence) => {
-            assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|v| v != "1"), "REQUIRE_GPU=1, but {absence}");
+            assert!(!required("REQUIRE_GPU"), "REQUIRE_GPU is set, but {absence}");
             println!("SKIP: {absence}");
             None
         }
@@ -46,7 +48,7 @@ fn plan() -> Plan {
 fn memory_is_poisoned_copied_and_guarded() {
     let Some(gpu) = gpu() else { return };
     let buffer = gpu.alloc::<u32>(1001).unwrap();
-    assert!(gpu.download(&buffer).unwrap().iter().all(|&w| w == u32::from_ne_bytes([POISON_INTEGER; 4])));
+    assert!(gpu.download(&buffer).unwrap().iter().all(|&w| w == POISON_U32));
     let floats = gpu.alloc::<f32>(7).unwrap();
     gpu.fill(&floats, POISON_FLOAT).unwrap();
     assert!(gpu.download(&floats).unwrap().iter().all(|v| v.is_nan()));
@@ -84,7 +86,7 @@ fn bad_launches_are_refused_in_one_line() {
     let huge = gpu.launch(&function, Geometry::linear(1, 2048), &args).unwrap_err();
     assert!(matches!(huge, GpuError::Geometry { .. }), "{huge}");
     gpu.launch(&function, Geometry::linear(0, 32), &args).unwrap();
-    assert_eq!(gpu.download(&buffer).unwrap(), [u32::from_ne_bytes([POISON_INTEGER; 4]); 16]);
+    assert_eq!(gpu.download(&buffer).unwrap(), [POISON_U32; 16]);
 
     let text = FILL.ptx.replacen("st.global.u32", "st.global.u33", 1);
     assert_ne!(text, FILL.ptx);
