@@ -5,7 +5,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::avx512::{Avx2, Avx512};
+use super::avx512::Avx2;
 use super::{CpuError, VectorUnit, allowed_cores, core_hz, physical_cores, pinned_pool, widest_vector};
 use crate::host::host;
 use crate::record::{Calibration, Ceiling};
@@ -358,6 +358,7 @@ fn copy_ceiling(pool: &rayon::ThreadPool, bytes: u64, plan: &Plan) -> Ceiling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::Avx512;
 
     struct Mixed;
     impl InstructionMix for Mixed {
