@@ -1,0 +1,415 @@
+//! The machinery of the deferred rungs: pixels flow through three stages, each with full vectors.
+//!
+//! 1. *Seed.* The first [`SEED`] iterations of 64 pixels at a time, checked. Most pixels that escape do so here.
+//! 2. *Flight.* The survivors are packed, and `K` vectors of them run in blocks of [`BLOCK`] iterations *without* compare
+//!    or count: an orbit is looked at only at the end of its block. The state of a lane that is still inside is saved
+//!    with a masked store; a lane that has left the disc keeps its last save, and is idle until its vector is serviced:
+//!    the save goes to stage 3 and a new survivor takes the lane.
+//! 3. *Replay.* Saved lanes, again packed into full vectors, repeat their last block with the checks, for exact counts.
+//!
+//! # Why a check at the end of the block is enough
+//!
+//! Claim: for `c` with `|c|^2 <= 4 - 1e-3`, if the computed `m = fma(x, x, y*y)` of one iterate is not `<= 4`, neither is
+//! any later one. Let `z` be that iterate, `u = 2^-24`, `eps = 2.5e-4 <= 2 - |c|`. A computed `m > 4` has relative error
+//! below `2u`, so `|z|^2 > 4 (1 - 2u)`. One computed step differs from `z^2 + c` by less than `8u |z|^2` in the norm:
+//! `y2`, `t` and `x'` round once each, values below `2|z|^2` (as `|c| < 2 < |z|^2`), `y'` rounds once. Hence
+//! `|z'| >= |z|^2 (1 - 8u) - |c| >= 4 (1 - 11u) - 2 + eps > 2 + eps/2`, so that `m' >= (4 + 2 eps)(1 - 2u) > 4`: `eps` is
+//! 500 times the rounding it must cover (44u = 2.6e-6 against 2 eps = 5e-4). By induction this holds for every later finite
+//! iterate. Once an `x` or `y` is infinite or NaN: `x = inf` gives `x' = fma(x, x, t)` infinite or NaN; `y = inf` gives
+//! `y2 = inf`, `t = -inf`, `x'` infinite or NaN; a NaN gives NaN; and then `m` is infinite or NaN, never `<= 4`.
+//! Larger `|c|` have `z1 = c` exactly and leave in the seed, or lie within the guard band around `|c| = 2` (`c = -2` never
+//! leaves). The survivors of the seed that fail [`Block::admits`] are counted with checks throughout, one by one.
+//! The replay runs until its lanes have left, so a count never relies on the block length.
+
+use super::avx512::{Avx512, F32x16, Kernel, LANES, Mask, U32x16, front};
+use super::cpu_00_scalar;
+use super::pixels::Cursor;
+use crate::view::Problem;
+
+/// Iterations of a block.
+pub(crate) const BLOCK: u32 = 16;
+
+/// Checked iterations of every pixel.
+const SEED: u32 = 16;
+
+/// Vectors of a seed or a replay.
+const WIDE: usize = 4;
+
+/// Pixels in one chunk of the output: the unit in which workers take them.
+pub(crate) const CHUNK: usize = 256;
+
+/// Lanes that must be idle before a vector is serviced, in most blocks and in every eighth.
+const IDLE: u32 = 4;
+const RARELY: u32 = 8;
+
+/// Survivors of a whole seed, on top of fewer than a vector left over, and room to store a whole vector at the end.
+const QUEUE: usize = (WIDE + 2) * LANES;
+
+/// What a deferred rung does in a block.
+pub(crate) trait Block: Sized {
+    /// Constants of one vector, in memory.
+    type Constants: Copy;
+
+    /// Constants of a vector with these `c`.
+    fn constants(simd: Avx512, cx: F32x16, cy: F32x16) -> Self::Constants;
+
+    /// Lanes of `among` whose `c` the block gets exactly right.
+    fn admits(simd: Avx512, among: Mask, cx: F32x16, cy: F32x16) -> Mask;
+
+    /// [`BLOCK`] iterations of `K` vectors.
+    fn run<const K: usize>(simd: Avx512, x: &mut [F32x16; K], y: &mut [F32x16; K], constants: &[Self::Constants; K]);
+}
+
+/// `|c|^2 <= 4 - 1e-3`.
+#[inline(always)]
+pub(crate) fn off_the_guard_band(simd: Avx512, among: Mask, cx: F32x16, cy: F32x16) -> Mask {
+    cx.mul_add(cx, cy.mul(cy)).le(among, simd.f32(4.0 - 1e-3))
+}
+
+/// Counts the pixels of all chunks that `next` hands out: `CHUNK` pixels each (the last one may have fewer), with the
+/// number of the first.
+pub(crate) struct Flight<'a, 'p, B, N, const K: usize> {
+    pub(crate) problem: &'p Problem,
+    pub(crate) next: N,
+    pub(crate) block: std::marker::PhantomData<(B, &'a ())>,
+}
+
+/// One vector in flight: the last saved state of each lane, and whose it is.
+#[derive(Clone, Copy)]
+struct Slot {
+    x: [f32; LANES],
+    y: [f32; LANES],
+    cx: [f32; LANES],
+    cy: [f32; LANES],
+    /// Block at whose end the state was saved.
+    saved: [u32; LANES],
+    /// Block at whose end no whole block is left before `max_iter`.
+    deadline: [u32; LANES],
+    pixel: [u32; LANES],
+    /// Lanes that hold a pixel.
+    busy: Mask,
+}
+
+/// Orbits that wait for a lane, or for their replay.
+struct Queue {
+    x: [f32; QUEUE],
+    y: [f32; QUEUE],
+    cx: [f32; QUEUE],
+    cy: [f32; QUEUE],
+    /// Iterations made.
+    n: [u32; QUEUE],
+    pixel: [u32; QUEUE],
+    len: usize,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let (f, u) = ([0.0; QUEUE], [0; QUEUE]);
+        Self { x: f, y: f, cx: f, cy: f, n: u, pixel: u, len: 0 }
+    }
+
+    /// Appends the lanes of `mask`.
+    #[inline(always)]
+    fn push(&mut self, mask: Mask, [x, y, cx, cy]: [F32x16; 4], n: U32x16, pixel: U32x16) {
+        let at = self.len;
+        x.compress(mask).store(&mut self.x[at..]);
+        y.compress(mask).store(&mut self.y[at..]);
+        cx.compress(mask).store(&mut self.cx[at..]);
+        cy.compress(mask).store(&mut self.cy[at..]);
+        n.compress(mask).store(&mut self.n[at..]);
+        pixel.compress(mask).store(&mut self.pixel[at..]);
+        self.len += mask.count_ones() as usize;
+    }
+}
+
+/// Everything of a flight but the registers.
+struct Field<'a, 'p, B: Block, N, const K: usize> {
+    problem: &'p Problem,
+    next: N,
+    /// The chunks taken so far: `pixel` is a number in their concatenation.
+    chunks: Vec<&'a mut [u32]>,
+    /// The chunk being seeded: its pixels not yet taken, and how many were.
+    cursor: Cursor<'p>,
+    taken: usize,
+    exhausted: bool,
+    survivors: Queue,
+    replays: Queue,
+    slots: [Slot; K],
+    constants: [B::Constants; K],
+    seed: u32,
+    /// Blocks that a survivor flies.
+    blocks: u32,
+    next_deadline: u32,
+}
+
+impl<'a, B, N, const K: usize> Kernel for Flight<'a, '_, B, N, K>
+where
+    B: Block,
+    N: FnMut() -> Option<(usize, &'a mut [u32])>,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: Avx512) {
+        let problem = self.problem;
+        // Without a whole block behind the seed, the seed does it all.
+        let seed = if problem.max_iter < SEED + BLOCK { problem.max_iter } else { SEED };
+        let (zero, four) = (simd.f32(0.0), simd.f32(4.0));
+        let (f, u) = ([0.0; LANES], [0; LANES]);
+        let mut field = Field::<'_, '_, B, N, K> {
+            problem,
+            next: self.next,
+            chunks: Vec::new(),
+            cursor: Cursor::new(problem, 0, 0),
+            taken: 0,
+            exhausted: false,
+            survivors: Queue::new(),
+            replays: Queue::new(),
+            slots: [Slot { x: f, y: f, cx: f, cy: f, saved: u, deadline: u, pixel: u, busy: 0 }; K],
+            constants: [B::constants(simd, zero, zero); K],
+            seed,
+            blocks: (problem.max_iter - seed) / BLOCK,
+            next_deadline: u32::MAX,
+        };
+        let (mut x, mut y) = ([zero; K], [zero; K]);
+        let mut inside = [0 as Mask; K];
+        let mut block = 0u32;
+
+        loop {
+            // Service the vectors with idle lanes. When no pixel is left to take, idle lanes just stay.
+            let idle = if field.exhausted {
+                u32::MAX
+            } else if block.is_multiple_of(RARELY) {
+                1
+            } else {
+                IDLE
+            };
+            let at_deadline = block >= field.next_deadline;
+            for v in 0..K {
+                if at_deadline || inside[v].count_zeros() >= idle {
+                    inside[v] = simd.run_out_of_line(Service { field: &mut field, v, block, inside: inside[v] });
+                    x[v] = simd.load_f32(&field.slots[v].x);
+                    y[v] = simd.load_f32(&field.slots[v].y);
+                }
+            }
+            if at_deadline {
+                simd.run_out_of_line(FindDeadline { field: &mut field });
+            }
+            if field.exhausted && inside == [0; K] {
+                break;
+            }
+
+            B::run(simd, &mut x, &mut y, &field.constants);
+            block += 1;
+            let now = simd.u32(block);
+            for v in 0..K {
+                inside[v] = x[v].mul_add(x[v], y[v].mul(y[v])).le(inside[v], four);
+                x[v].store_where(inside[v], &mut field.slots[v].x);
+                y[v].store_where(inside[v], &mut field.slots[v].y);
+                now.store_where(inside[v], &mut field.slots[v].saved);
+            }
+        }
+        for v in 0..K {
+            simd.run_out_of_line(Service { field: &mut field, v, block, inside: 0 });
+        }
+        while field.replays.len > 0 {
+            field.replay(simd);
+        }
+    }
+}
+
+/// Sends the idle lanes of vector `v` to the replay and gives them new pixels; returns the lanes in use.
+struct Service<'f, 'a, 'p, B: Block, N, const K: usize> {
+    field: &'f mut Field<'a, 'p, B, N, K>,
+    v: usize,
+    block: u32,
+    inside: Mask,
+}
+
+impl<'a, B, N, const K: usize> Kernel for Service<'_, 'a, '_, B, N, K>
+where
+    B: Block,
+    N: FnMut() -> Option<(usize, &'a mut [u32])>,
+{
+    type Output = Mask;
+
+    #[inline(always)]
+    fn run(self, simd: Avx512) -> Mask {
+        let Self { field, v, block, inside } = self;
+        let slot = &mut field.slots[v];
+        let (x, y) = (simd.load_f32(&slot.x), simd.load_f32(&slot.y));
+        let (cx, cy) = (simd.load_f32(&slot.cx), simd.load_f32(&slot.cy));
+        let (deadline, pixel) = (simd.load_u32(&slot.deadline), simd.load_u32(&slot.pixel));
+        // A pixel that is `left` blocks before its deadline has made `seed + (blocks - left) * BLOCK` iterations.
+        let saved = simd.load_u32(&slot.saved);
+        let flying = simd.u32(block).lt(inside, deadline);
+        let done = slot.busy & !flying;
+        if done != 0 {
+            let origin = simd.u32(field.seed.wrapping_add(field.blocks * BLOCK));
+            let n = saved.sub(deadline).mul(simd.u32(BLOCK)).add(origin);
+            field.replays.push(done, [x, y, cx, cy], n, pixel);
+            slot.busy = flying;
+            if field.replays.len >= WIDE * LANES {
+                field.replay(simd);
+            }
+        }
+
+        let wanted = (!flying).count_ones() as usize;
+        while field.survivors.len < wanted && !field.exhausted {
+            field.seed(simd);
+        }
+        let count = wanted.min(field.survivors.len);
+        if count == 0 {
+            return flying;
+        }
+        // The lowest `count` of the free lanes.
+        let mut free = !flying;
+        for _ in count..wanted {
+            free &= !(1 << (LANES as u32 - 1 - free.leading_zeros()));
+        }
+        let queue = &mut field.survivors;
+        queue.len -= count;
+        let at = queue.len;
+        let (cx, cy) =
+            (cx.expand(free, simd.load_f32(&queue.cx[at..])), cy.expand(free, simd.load_f32(&queue.cy[at..])));
+        let slot = &mut field.slots[v];
+        x.expand(free, simd.load_f32(&queue.x[at..])).store(&mut slot.x);
+        y.expand(free, simd.load_f32(&queue.y[at..])).store(&mut slot.y);
+        cx.store(&mut slot.cx);
+        cy.store(&mut slot.cy);
+        pixel.expand(free, simd.load_u32(&queue.pixel[at..])).store(&mut slot.pixel);
+        simd.u32(block).store_where(free, &mut slot.saved);
+        simd.u32(block + field.blocks).store_where(free, &mut slot.deadline);
+        slot.busy = flying | free;
+        field.constants[v] = B::constants(simd, cx, cy);
+        // All pixels fly equally long, so a new deadline is never the first, unless it is the only one.
+        field.next_deadline = field.next_deadline.min(block + field.blocks);
+        flying | free
+    }
+}
+
+/// Finds the first deadline of all lanes in use.
+struct FindDeadline<'f, 'a, 'p, B: Block, N, const K: usize> {
+    field: &'f mut Field<'a, 'p, B, N, K>,
+}
+
+impl<B: Block, N, const K: usize> Kernel for FindDeadline<'_, '_, '_, B, N, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: Avx512) {
+        let mut first = u32::MAX;
+        for slot in &self.field.slots {
+            first = first.min(simd.load_u32(&slot.deadline).min_where(slot.busy));
+        }
+        self.field.next_deadline = first;
+    }
+}
+
+impl<'a, B, N, const K: usize> Field<'a, '_, B, N, K>
+where
+    B: Block,
+    N: FnMut() -> Option<(usize, &'a mut [u32])>,
+{
+    /// Stage 1 for the next pixels of the chunk, at most 64; takes the next chunk first if there is none left.
+    #[inline(always)]
+    fn seed(&mut self, simd: Avx512) {
+        if self.cursor.is_empty() {
+            let Some((start, chunk)) = (self.next)() else {
+                self.exhausted = true;
+                return;
+            };
+            self.cursor = Cursor::new(self.problem, start, start + chunk.len());
+            self.taken = 0;
+            self.chunks.push(chunk);
+        }
+        let (zero, four, one) = (simd.f32(0.0), simd.f32(4.0), simd.u32(1));
+        let mut memory = [[0.0; LANES]; 2];
+        let (mut x, mut y, mut cx, mut cy) = ([zero; WIDE], [zero; WIDE], [zero; WIDE], [zero; WIDE]);
+        let (mut n, mut inside, mut lanes) = ([simd.u32(0); WIDE], [0 as Mask; WIDE], [0 as Mask; WIDE]);
+        for v in 0..WIDE {
+            let [mx, my] = &mut memory;
+            lanes[v] = self.cursor.next(simd, mx, my).1;
+            (cx[v], cy[v]) = (simd.load_f32(mx), simd.load_f32(my));
+            inside[v] = lanes[v];
+        }
+        for step in 0..self.seed {
+            for v in 0..WIDE {
+                let y2 = y[v].mul(y[v]);
+                inside[v] = x[v].mul_add(x[v], y2).le(inside[v], four);
+                n[v] = n[v].add_where(inside[v], one);
+                let xn = x[v].mul_add(x[v], cx[v].sub(y2));
+                y[v] = x[v].add(x[v]).mul_add(y[v], cy[v]);
+                x[v] = xn;
+            }
+            if step % 4 == 3 && inside == [0; WIDE] {
+                break;
+            }
+        }
+        let last = self.chunks.len() - 1;
+        for v in 0..WIDE {
+            let count = lanes[v].count_ones() as usize;
+            n[v].store_front(&mut self.chunks[last][self.taken..self.taken + count]);
+            if self.blocks > 0 && inside[v] != 0 {
+                let first = (last * CHUNK + self.taken) as u32;
+                let pixel = simd.u32(first).add(simd.iota());
+                let admitted = B::admits(simd, inside[v], cx[v], cy[v]);
+                self.survivors.push(admitted, [x[v], y[v], cx[v], cy[v]], n[v], pixel);
+                if admitted != inside[v] {
+                    self.count_one_by_one(inside[v] & !admitted, cx[v], cy[v]);
+                }
+            }
+            self.taken += count;
+        }
+    }
+
+    /// The whole orbits of a few pixels of the current chunk, checked.
+    #[inline(always)]
+    fn count_one_by_one(&mut self, lanes: Mask, cx: F32x16, cy: F32x16) {
+        let mut c = [[0.0; LANES]; 2];
+        cx.store(&mut c[0]);
+        cy.store(&mut c[1]);
+        let last = self.chunks.len() - 1;
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 == 1) {
+            self.chunks[last][self.taken + lane] = cpu_00_scalar::count(c[0][lane], c[1][lane], self.problem.max_iter);
+        }
+    }
+
+    /// Stage 3 for up to 64 waiting orbits.
+    #[inline(always)]
+    fn replay(&mut self, simd: Avx512) {
+        let (zero, four, one) = (simd.f32(0.0), simd.f32(4.0), simd.u32(1));
+        let max_iter = simd.u32(self.problem.max_iter);
+        let queue = &mut self.replays;
+        let count = queue.len.min(WIDE * LANES);
+        let start = queue.len - count;
+        queue.len = start;
+        let (mut x, mut y, mut cx, mut cy) = ([zero; WIDE], [zero; WIDE], [zero; WIDE], [zero; WIDE]);
+        let (mut n, mut inside) = ([simd.u32(0); WIDE], [0 as Mask; WIDE]);
+        for v in 0..WIDE {
+            // In bounds even where the queue ends earlier; those lanes are masked.
+            let at = start + v * LANES;
+            (x[v], y[v]) = (simd.load_f32(&queue.x[at..]), simd.load_f32(&queue.y[at..]));
+            (cx[v], cy[v]) = (simd.load_f32(&queue.cx[at..]), simd.load_f32(&queue.cy[at..]));
+            n[v] = simd.load_u32(&queue.n[at..]);
+            inside[v] = front(count.saturating_sub(v * LANES));
+        }
+        while inside != [0; WIDE] {
+            for v in 0..WIDE {
+                let y2 = y[v].mul(y[v]);
+                inside[v] = x[v].mul_add(x[v], y2).le(n[v].lt(inside[v], max_iter), four);
+                n[v] = n[v].add_where(inside[v], one);
+                let xn = x[v].mul_add(x[v], cx[v].sub(y2));
+                y[v] = x[v].add(x[v]).mul_add(y[v], cy[v]);
+                x[v] = xn;
+            }
+        }
+        for v in 0..WIDE {
+            let at = start + v * LANES;
+            n[v].store(&mut queue.n[at..]);
+        }
+        for (&n, &pixel) in queue.n[start..start + count].iter().zip(&queue.pixel[start..start + count]) {
+            self.chunks[pixel as usize / CHUNK][pixel as usize % CHUNK] = n;
+        }
+    }
+}
