@@ -80,12 +80,13 @@ extern "C" __global__ void __launch_bounds__(32, 32)
             n += 16;
         }
     }
-    // Outside the ring one block suffices: it holds the escape.
+    // Outside the ring one block suffices: the escape is at one of its 16 points or at the one after, so that all 16
+    // count.
     if (n < max_iter) {
         bool alive;
         do {
             alive = block16(x, y, n, cx, cy);
-        } while (alive && n < max_iter);
+        } while (in_ring && alive && n < max_iter);
     }
     out[(size_t)py * width + px] = min(n, max_iter);
 }

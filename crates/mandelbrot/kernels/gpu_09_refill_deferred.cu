@@ -91,19 +91,16 @@ extern "C" __global__ void __launch_bounds__(128)
         // Lanes that finished deliver, then take pixels until all have one or the queue is dry.
         if (has_pixel && !running) {
             if (n < max_iter) {
+                // The last of the points on the way that lies inside: all before it do.
                 if (!in_ring) {
-                    if (norm2(x24, y24) <= 4.0f) {
-                        x = x24, y = y24, n += 24;
-                    } else if (norm2(x16, y16) <= 4.0f) {
-                        x = x16, y = y16, n += 16;
-                    } else if (norm2(x8, y8) <= 4.0f) {
-                        x = x8, y = y8, n += 8;
-                    }
+                    if (norm2(x8, y8) <= 4.0f) x = x8, y = y8, n += 8;
+                    if (norm2(x16, y16) <= 4.0f) x = x16, y = y16, n += 8;
+                    if (norm2(x24, y24) <= 4.0f) x = x24, y = y24, n += 8;
                 }
                 bool alive;
                 do {
                     alive = block8(x, y, n, cx, cy);
-                } while (alive && n < max_iter);
+                } while (in_ring && alive && n < max_iter);
             }
             out[at] = min(n, max_iter);
             has_pixel = false;
