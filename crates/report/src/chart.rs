@@ -43,7 +43,7 @@ impl Role {
 }
 
 /// Height of one rung: its name above its bar.
-const ROW: i32 = 42;
+const ROW: i32 = 44;
 const TOP: i32 = 6;
 const AXIS: i32 = 26;
 const MARGIN: i32 = 8;
@@ -55,7 +55,9 @@ pub(crate) fn ladder(timed: &[Timed<'_>], width: u32, title: &str) -> Option<Str
         .filter(|t| t.check == "ok")
         .filter_map(|t| Some((t, t.run.median_ns.filter(|ns| ns.is_finite() && *ns > 0.0)?)))
         .collect();
-    let marks = |(t, ns): &(&Timed<'_>, f64)| [Some(*ns), floor(t), model(t), t.run.ci_ns.map(|c| c[0]), t.run.ci_ns.map(|c| c[1])];
+    let marks = |(t, ns): &(&Timed<'_>, f64)| {
+        [Some(*ns), floor(t), model(t), t.run.ci_ns.map(|c| c[0]), t.run.ci_ns.map(|c| c[1])]
+    };
     let all: Vec<f64> = bars.iter().flat_map(marks).flatten().filter(|ns| ns.is_finite() && *ns > 0.0).collect();
     let lo = all.iter().copied().min_by(f64::total_cmp)?;
     let hi = all.iter().copied().max_by(f64::total_cmp)?;
@@ -103,11 +105,11 @@ fn draw(root: &Canvas<'_>, bars: &[(&Timed<'_>, f64)], width: i32, height: i32, 
             px if px > width - 30 => HPos::Right,
             _ => HPos::Center,
         };
-        root.draw(&Text::new(units::time(ns), (x(ns), bottom + 14), text(Role::Faint, 12, h)))?;
+        root.draw(&Text::new(units::round_time(ns), (x(ns), bottom + 14), text(Role::Faint, 15, h)))?;
     }
     for (i, (t, ns)) in bars.iter().enumerate() {
         let top = TOP + ROW * i as i32;
-        let (bar_top, bar_bottom) = (top + 22, top + 38);
+        let (bar_top, bar_bottom) = (top + 23, top + 39);
         let role = match t.run.target.as_str() {
             "cpu" => Role::Cpu,
             "gpu" => Role::Gpu,
@@ -116,11 +118,11 @@ fn draw(root: &Canvas<'_>, bars: &[(&Timed<'_>, f64)], width: i32, height: i32, 
         let peer = t.run.target.strip_prefix("peer:").map(|p| format!("{} ({p})", t.run.rung));
         let name = peer.unwrap_or(t.run.rung.clone()) + if t.target.ends_with(" cold") { " (cold)" } else { "" };
         let mut value = units::time(*ns);
-        if !narrow && t.first != "-" {
-            value = format!("{} of the first, {value}", t.first);
+        if t.first != "-" {
+            value = format!("{value}, {}", t.first);
         }
-        root.draw(&Text::new(name, (MARGIN, top + 12), text(Role::Text, 13, HPos::Left)))?;
-        root.draw(&Text::new(value, (width - MARGIN, top + 12), text(Role::Text, 13, HPos::Right)))?;
+        root.draw(&Text::new(name, (MARGIN, top + 12), text(Role::Text, 16, HPos::Left)))?;
+        root.draw(&Text::new(value, (width - MARGIN, top + 12), text(Role::Text, 16, HPos::Right)))?;
         root.draw(&Rectangle::new([(MARGIN, bar_top), (x(*ns), bar_bottom)], role.color().filled()))?;
         if let Some([from, to]) = t.run.ci_ns.filter(|ci| ci.iter().all(|c| c.is_finite() && *c > 0.0)) {
             let middle = (bar_top + bar_bottom) / 2;
@@ -143,10 +145,8 @@ fn ticks(lo: f64, hi: f64, most: f64) -> Vec<f64> {
     let decades = lo.log10().floor() as i32..=hi.log10().ceil() as i32;
     for (steps, skip) in [(&[1.0, 2.0, 5.0][..], 1), (&[1.0, 3.0], 1), (&[1.0], 1), (&[1.0], 2), (&[1.0], 3)] {
         let all = decades.clone().filter(|d| d.rem_euclid(skip) == 0);
-        let ticks: Vec<f64> = all
-            .flat_map(|d| steps.iter().map(move |s| s * 10f64.powi(d)))
-            .filter(|t| (lo..=hi).contains(t))
-            .collect();
+        let ticks: Vec<f64> =
+            all.flat_map(|d| steps.iter().map(move |s| s * 10f64.powi(d))).filter(|t| (lo..=hi).contains(t)).collect();
         if ticks.len() as f64 <= most {
             return ticks;
         }
@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_role_has_a_class_of_its_own_and_no_colour_is_left() {
-        let roles: std::collections::HashSet<_> = Role::ALL.iter().map(|(r, _)| r.color()).map(|c| (c.0, c.1, c.2)).collect();
+        let roles: std::collections::HashSet<_> =
+            Role::ALL.iter().map(|(r, _)| r.color()).map(|c| (c.0, c.1, c.2)).collect();
         assert_eq!(roles.len(), Role::ALL.len());
     }
 }

@@ -120,7 +120,8 @@ pub fn parse<P: clap::Parser>(args: impl IntoIterator<Item = OsString>, out: &mu
         out.write_all(text.as_bytes())?;
         return Err(Exit::new(0, "").into());
     }
-    let said = text.split("\nUsage:").next().unwrap_or_default().split("\nFor more information").next().unwrap_or_default();
+    let said =
+        text.split("\nUsage:").next().unwrap_or_default().split("\nFor more information").next().unwrap_or_default();
     let said = one_line(said.strip_prefix("error: ").unwrap_or(said));
     Err(Exit::usage(format!("{said} (--help lists what there is)")).into())
 }
@@ -146,9 +147,18 @@ pub fn unknown<'a>(what: &str, name: &str, allowed: impl IntoIterator<Item = &'a
 /// The exit that skips cause where `REQUIRE_GPU` or `REQUIRE_AVX512` asks for what they lack.
 pub fn required(skips: &[Skip]) -> Result<(), Exit> {
     match skips.iter().find_map(|s| s.requires.filter(|r| r.enforced()).map(|r| (s, r))) {
-        Some((skip, requirement)) => Err(Exit::new(code::UNMET, format!("{} is set, but {skip}", requirement.variable()))),
+        Some((skip, requirement)) => {
+            Err(Exit::new(code::UNMET, format!("{} is set, but {skip}", requirement.variable())))
+        }
         None => Ok(()),
     }
+}
+
+/// The exit that failed checks cause.
+pub fn checked(failures: &[String]) -> Result<(), Exit> {
+    let [first, rest @ ..] = failures else { return Ok(()) };
+    let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
+    Err(Exit::new(code::CHECK, format!("a check failed: {first}{more}")))
 }
 
 /// A file that could not be written.
@@ -289,7 +299,9 @@ mod tests {
     fn places_that_cannot_hold_a_file_say_why() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "kept").unwrap();
-        for (place, says) in [("file/report.json", "is a file, not a folder"), ("file/x/y.json", "is a file"), ("", "folder")] {
+        for (place, says) in
+            [("file/report.json", "is a file, not a folder"), ("file/x/y.json", "is a file"), ("", "folder")]
+        {
             for error in [check_writable(&folder.path().join(place)), write_file(&folder.path().join(place), b"x")] {
                 let message = error.unwrap_err().to_string();
                 assert!(message.contains(says) && message.starts_with("cannot write"), "{place}: {message}");

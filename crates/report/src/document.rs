@@ -8,6 +8,7 @@ use timing::record::{Build, Calibration, Curve, Device, Host, Run, SCHEMA};
 
 use crate::cli::{FileError, write_file};
 use crate::finding::{Finding, FindingSpec, judge};
+use crate::study::{Measured, Skip};
 
 /// The JSON document of one run of some studies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,8 +80,13 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     /// The size in one line: `max_iter=256, view=whole`.
     pub fn size(&self) -> String {
-        self.axes.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")
+        size(self.axes)
     }
+}
+
+/// Axes in one line.
+pub(crate) fn size(axes: &BTreeMap<String, String>) -> String {
+    axes.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")
 }
 
 impl Report {
@@ -123,6 +129,32 @@ impl Report {
         write_file(path, self.to_json().as_bytes())
     }
 
+    /// Takes in what a study measured; gives back what it left out and which checks failed.
+    ///
+    /// Of a calibration, what is here already stays: the runs here were judged against it.
+    pub fn add(&mut self, measured: Measured) -> (Vec<Skip>, Vec<String>) {
+        self.runs.extend(measured.runs);
+        self.curves.extend(measured.curves);
+        if self.device.is_none() && measured.device.is_some() {
+            (self.device, self.driver) = (measured.device, measured.driver);
+        }
+        let (ours, theirs) = (&mut self.calibration, measured.calibration);
+        for (ours, theirs) in [
+            (&mut ours.quantum_ns, theirs.quantum_ns),
+            (&mut ours.launch_ns, theirs.launch_ns),
+            (&mut ours.sm_hz, theirs.sm_hz),
+            (&mut ours.cpu_hz, theirs.cpu_hz),
+        ] {
+            if *ours == 0.0 {
+                *ours = theirs;
+            }
+        }
+        for (name, ceiling) in theirs.ceilings {
+            ours.ceilings.entry(name).or_insert(ceiling);
+        }
+        (measured.skips, measured.failures)
+    }
+
     /// Judges `specs`, in their order, and stores the verdicts.
     ///
     /// Findings of this report that no spec names (a study that this program does not know) stay as they were.
@@ -159,7 +191,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use timing::record::{ErrorReport, Prediction};
+    use timing::record::{Ceiling, ErrorReport, Prediction};
 
     fn parse(text: &str) -> Result<Report, String> {
         Report::parse(text.as_bytes(), Path::new("some/file.json")).map_err(|e| e.to_string())
@@ -203,8 +235,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_calibrated_first_stays() {
+        let mut report = Report::new(Host::default(), None, "none".into(), Build::default());
+        let measured = |value: f64, name: &str| {
+            let ceiling = Ceiling { value, ..Ceiling::default() };
+            let ceilings = [("both".to_string(), ceiling.clone()), (name.to_string(), ceiling)].into();
+            let calibration = Calibration { ceilings, cpu_hz: value, ..Calibration::default() };
+            Measured { calibration, driver: "not taken without a device".into(), ..Measured::default() }
+        };
+        report.add(measured(1.0, "a"));
+        report.add(measured(2.0, "b"));
+        let values = ["both", "a", "b"].map(|name| report.calibration.ceilings[name].value);
+        assert_eq!((values, report.calibration.cpu_hz, report.driver.as_str()), ([1.0, 1.0, 2.0], 1.0, "none"));
+    }
+
+    #[test]
     fn keys_of_later_programs_are_ignored() {
-        let mut value = serde_json::to_value(Report::new(Host::default(), None, String::new(), Build::default())).unwrap();
+        let mut value =
+            serde_json::to_value(Report::new(Host::default(), None, String::new(), Build::default())).unwrap();
         value["added_later"] = 1.into();
         assert!(parse(&value.to_string()).is_ok());
     }

@@ -370,12 +370,11 @@ fn judge_ratio(published: Option<f64>, slow: &Select, fast: &Select, report: &Re
     let verdict = ratio_verdict(published, ratio.ci);
     let band = BAND.map(|b| units::digits(published * b)).join(" to ");
     let side = if published > 1.0 { "above" } else { "below" };
-    let measured = units::ratio_with_interval(ratio.value, ratio.ci);
     let reason = match verdict {
-        Verdict::Reproduced => format!("{measured} lies within {band}"),
-        Verdict::DirectionOnly => format!("{measured} lies {side} 1, but not within {band}"),
-        Verdict::NotReproduced => format!("{measured} does not lie {side} 1"),
-        _ => format!("{measured} reaches across 1 and beyond {band}"),
+        Verdict::Reproduced => format!("the interval lies within {band}"),
+        Verdict::DirectionOnly => format!("the interval lies {side} 1, but not within {band}"),
+        Verdict::NotReproduced => format!("the interval lies wholly on the other side of 1, not {side} it"),
+        _ => format!("the interval reaches across 1, and beyond {band}"),
     };
     outcome(verdict, reason)
 }
@@ -536,20 +535,20 @@ mod tests {
     fn beyond_the_band_is_direction_only_and_the_other_side_is_not_reproduced() {
         expect(&ratio(2.0, with_ratios(3.9, 4.1)), Verdict::DirectionOnly, "above 1, but not within");
         expect(&ratio(2.0, with_ratios(1.1, 1.2)), Verdict::DirectionOnly, "above 1, but not within");
-        expect(&ratio(2.0, with_ratios(0.6, 0.7)), Verdict::NotReproduced, "does not lie above 1");
+        expect(&ratio(2.0, with_ratios(0.6, 0.7)), Verdict::NotReproduced, "not above it");
     }
 
     #[test]
     fn straddling_one_or_too_wide_is_inconclusive() {
         expect(&ratio(2.0, with_ratios(0.9, 1.1)), Verdict::Inconclusive, "reaches across 1");
-        expect(&ratio(2.0, with_ratios(0.1, 3.5)), Verdict::Inconclusive, "reaches across 1");
+        expect(&ratio(2.0, with_ratios(0.1, 3.0)), Verdict::Inconclusive, "reaches across 1");
     }
 
     #[test]
     fn a_published_ratio_below_one_claims_the_other_side() {
         expect(&ratio(0.5, with_ratios(0.49, 0.51)), Verdict::Reproduced, "within 0.400 to 0.625");
         expect(&ratio(0.5, with_ratios(0.1, 0.2)), Verdict::DirectionOnly, "below 1");
-        expect(&ratio(0.5, with_ratios(1.9, 2.1)), Verdict::NotReproduced, "does not lie below 1");
+        expect(&ratio(0.5, with_ratios(1.9, 2.1)), Verdict::NotReproduced, "not below it");
     }
 
     #[test]
@@ -639,7 +638,7 @@ mod tests {
         runs.push(run("wrong", &[1.0; 15]));
         runs[3].error.as_mut().unwrap().value = 1.0;
         let finding = judge(&spec(8.0, Predicate::Ratio { slow: SLOW, fast }), &report(runs));
-        expect(&finding, Verdict::Reproduced, "8.00x");
+        expect(&finding, Verdict::Reproduced, "within 6.40 to 10.0");
         assert_eq!(finding.run_ids[1], "s/faster@cpu[size=1]");
     }
 

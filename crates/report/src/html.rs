@@ -80,6 +80,7 @@ fn tally(report: &Report) -> String {
     let held = |v: Verdict| report.findings.iter().filter(|f| f.verdict == v).count();
     let mut text = format!("{} runs", report.runs.len());
     if !report.findings.is_empty() {
+        let mut separator = ": ";
         text += &format!(", {} findings", report.findings.len());
         for verdict in [
             Verdict::Reproduced,
@@ -90,7 +91,7 @@ fn tally(report: &Report) -> String {
         ] {
             match held(verdict) {
                 0 => {}
-                n => text += &format!(", {n} {}", words(verdict)),
+                n => text += &format!("{}{n} {}", std::mem::replace(&mut separator, ", "), words(verdict)),
             }
         }
     }
@@ -137,8 +138,9 @@ fn study_section(report: &Report, study: &str) -> Markup {
 fn group(rows: &Rows<'_>) -> Markup {
     let timed = table::timed(rows);
     let size = rows.size();
-    let title = format!("{} at {size}: time of each rung, logarithmic axis; the table below has the numbers", rows.study);
-    let wide = chart::ladder(&timed, 900, &title);
+    let title =
+        format!("{} at {size}: time of each rung, logarithmic axis; the table below has the numbers", rows.study);
+    let wide = chart::ladder(&timed, 928, &title);
     let phone = chart::ladder(&timed, 360, &title);
     let counted: Vec<_> = rows.runs.iter().filter(|r| r.target == "emulator").collect();
     html! {
@@ -181,7 +183,7 @@ fn legend(timed: &[Timed<'_>]) -> Markup {
             span.key { i.tick.floor {} "the machine's limit" }
         }
         @if timed.iter().any(|t| t.run.prediction.is_some()) { span.key { i.tick.model {} "the model" } }
-        "Median with its 95% interval; logarithmic axis."
+        "Median with its 95% interval, and how many times as fast as the first rung; logarithmic axis."
     }
 }
 
@@ -190,7 +192,7 @@ fn check(text: &str) -> Markup {
 }
 
 fn ladder_table(timed: &[Timed<'_>]) -> Markup {
-    let numbers = ["median [95% interval]", "x before", "x first", "% of limit", "model"];
+    let numbers = ["median [95% interval]", "x before", "x first", "of limit", "model"];
     html! {
         table {
             thead {

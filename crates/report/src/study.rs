@@ -18,8 +18,11 @@ pub struct Study {
     /// Published claims, in order.
     pub findings: fn() -> Vec<FindingSpec>,
     /// Checks and times what the options ask for.
-    pub measure: fn(&Options, &mut dyn FnMut(Progress)) -> Result<Measured, StudyError>,
+    pub measure: fn(&Options, OnProgress<'_>) -> Result<Measured, StudyError>,
 }
+
+/// Called now and then during long work.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
 
 /// Where rungs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Terminal tables: plain text, no colour, at most 100 columns.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use timing::record::{Cache, Run};
 use timing::stats::paired_ratio;
 
-use crate::compare::Comparison;
-use crate::document::{Report, Rows};
-use crate::finding::{Finding, FindingSpec, check_passed};
+use crate::compare::{Comparison, Row};
+use crate::document::{Report, Rows, size};
+use crate::finding::{Finding, FindingSpec, Verdict, check_passed};
 use crate::units;
 
 /// Columns of a table at most.
@@ -32,10 +32,13 @@ pub(crate) fn timed<'a>(rows: &Rows<'a>) -> Vec<Timed<'a>> {
     let runs: Vec<&Run> = rows.runs.iter().copied().filter(|r| has_time(r)).collect();
     let line = |i: usize| {
         let run: &'a Run = runs[i];
+        // A peer stands beside the ladder that it follows, and is compared with that ladder's first rung only.
+        let peer = |r: &Run| r.target.starts_with("peer:");
+        let ladder = runs[..=i].iter().rev().find(|r| !peer(r)).map_or("", |r| &r.target);
         let same: Vec<&Run> = runs[..i]
             .iter()
             .copied()
-            .filter(|r| r.target == run.target && r.cache == run.cache && check_passed(r))
+            .filter(|r| r.target == ladder && r.cache == run.cache && check_passed(r))
             .collect();
         let ok = check_passed(run);
         let against = |other: Option<&&Run>| match other {
@@ -49,9 +52,9 @@ pub(crate) fn timed<'a>(rows: &Rows<'a>) -> Vec<Timed<'a>> {
         let percent = run.percent_of_ceiling.filter(|_| ok).map(|p| format!("{}%", units::digits(p)));
         Timed {
             run,
-            target: if run.cache == Cache::Cold { format!("{} cold", run.target) } else { run.target.clone() },
+            target: target(run),
             time,
-            before: against(same.last()),
+            before: against(same.last().filter(|_| !peer(run))),
             first: against(same.first()),
             ceiling: percent.unwrap_or("-".into()),
             predicted: run.prediction.as_ref().map_or("-".into(), |p| units::time(p.ns)),
@@ -60,6 +63,11 @@ pub(crate) fn timed<'a>(rows: &Rows<'a>) -> Vec<Timed<'a>> {
         }
     };
     (0..runs.len()).map(line).collect()
+}
+
+/// The target, and that the cache is cold where it is.
+fn target(run: &Run) -> String {
+    if run.cache == Cache::Cold { format!("{} cold", run.target) } else { run.target.clone() }
 }
 
 /// How many times as fast `run` is as `other`: paired where rounds match, else by the medians.
@@ -88,6 +96,7 @@ pub(crate) fn counters(run: &Run) -> String {
     run.counters.iter().map(|(k, v)| format!("{k}={}", units::count(*v))).collect::<Vec<_>>().join(", ")
 }
 
+/// `right` are columns of numbers.
 fn table(headers: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
@@ -100,12 +109,21 @@ fn table(headers: &[&str], right: &[usize]) -> Table {
     table
 }
 
-/// The table without the padding at the ends of its lines, and with a final newline.
-fn print(table: &Table) -> String {
+/// The table without the padding at the ends of its lines, and with a final newline. A column wraps only where it
+/// holds something very long, or is the last.
+fn print(mut table: Table) -> String {
+    let widths = table.column_max_content_widths();
+    for (i, (column, width)) in table.column_iter_mut().zip(widths).enumerate().rev().skip(1) {
+        let most = if i == 0 { 26 } else { 22 };
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.min(most) + 2)));
+    }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// All tables of a study: for each size its timed ladder, then what the emulator counted.
+///
+/// `before` and `first` are how many times as fast a rung is as the one before it and as the first of its target,
+/// `limit` is the share of the ceiling that it reaches, `model` the time that its model expects.
 pub fn study(report: &Report, study: &str) -> String {
     let mut text = String::new();
     for rows in report.groups(study) {
@@ -120,19 +138,16 @@ pub fn study(report: &Report, study: &str) -> String {
 }
 
 fn ladder(timed: &[Timed<'_>], report: &Report) -> String {
-    let flagged = timed.iter().any(|t| !t.flags.is_empty());
-    let mut headers =
-        vec!["rung", "target", "median [95% interval]", "before", "first", "limit", "model", "check", "flags"];
-    headers.truncate(if flagged { 9 } else { 8 });
+    let headers = ["rung", "target", "median [95%]", "before", "first", "limit", "model", "check"];
     let mut table = table(&headers, &[2, 3, 4, 5, 6]);
     for t in timed {
         let cells = [&t.run.rung, &t.target, &t.time, &t.before, &t.first, &t.ceiling, &t.predicted];
-        let mut cells: Vec<&str> = cells.into_iter().map(String::as_str).collect();
-        cells.extend([t.check, &t.flags]);
-        cells.truncate(headers.len());
-        table.add_row(cells);
+        table.add_row(cells.into_iter().map(String::as_str).chain([t.check]));
     }
-    let mut text = print(&table);
+    let mut text = print(table);
+    for t in timed.iter().filter(|t| !t.flags.is_empty()) {
+        text.push_str(&format!(" {} on {}: {}\n", t.run.rung, t.target, t.flags));
+    }
     let mut names: Vec<&str> = timed.iter().filter_map(|t| t.run.ceiling.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
@@ -155,17 +170,20 @@ fn counted(rows: &Rows<'_>) -> String {
     for run in runs {
         table.add_row([run.rung.clone(), run.target.clone(), check(run).into(), counters(run)]);
     }
-    print(&table)
+    print(table)
 }
 
-/// The verdicts.
+/// The verdicts, and below them why a finding does not stand.
 pub fn findings(findings: &[Finding]) -> String {
-    let mut table = table(&["finding", "published", "measured", "verdict", "why"], &[]);
+    let mut table = table(&["finding", "verdict", "measured", "published"], &[]);
     for f in findings {
-        let row = [f.id.clone(), f.published.text.clone(), measured(f), f.verdict.name().replace('_', " "), f.reason.clone()];
-        table.add_row(row);
+        table.add_row([f.id.clone(), f.verdict.name().replace('_', " "), measured(f), f.published.text.clone()]);
     }
-    print(&table)
+    let mut text = print(table);
+    for f in findings.iter().filter(|f| !matches!(f.verdict, Verdict::Reproduced | Verdict::DirectionOnly)) {
+        text.push_str(&format!(" {}: {}\n", f.id, f.reason));
+    }
+    text
 }
 
 /// Our value, with its interval where it is a ratio.
@@ -203,21 +221,28 @@ pub fn specs(specs: &[FindingSpec]) -> String {
     for s in specs {
         table.add_row([s.id, s.statement, s.published.text, s.machine]);
     }
-    print(&table)
+    print(table)
 }
 
-/// Two reports side by side.
+/// Two reports side by side, one table a size.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
-    let mut table = table(&["run", "A", "B", "B / A [95% interval]", "B is"], &[1, 2, 3]);
-    for row in &comparison.rows {
-        let time = |r: &Run| r.median_ns.map_or("-".into(), units::time);
-        let ratio = row.ratio.map_or("-".into(), |r| units::ratio_with_interval(r.value, r.ci));
-        table.add_row([row.a.id.clone(), time(row.a), time(row.b), ratio, row.change.name().into()]);
+    let mut text = String::new();
+    let same_size = |x: &Row<'_>, y: &Row<'_>| x.a.study == y.a.study && x.a.axes == y.a.axes;
+    for rows in comparison.rows.chunk_by(same_size) {
+        let Some(first) = rows.first() else { continue };
+        text.push_str(&format!("\n{}  {}\n", first.a.study, size(&first.a.axes)));
+        let mut table = table(&["rung", "target", "A", "B", "B / A [95%]", "B is"], &[2, 3, 4]);
+        for row in rows {
+            let time = |r: &Run| r.median_ns.map_or("-".into(), units::time);
+            let ratio = row.ratio.map_or("-".into(), |r| units::ratio_with_interval(r.value, r.ci));
+            let (a, b) = (time(row.a), time(row.b));
+            table.add_row([row.a.rung.clone(), target(row.a), a, b, ratio, row.change.name().into()]);
+        }
+        text.push_str(&print(table));
     }
-    let mut text = print(&table);
     for (name, only) in [("A", &comparison.only_a), ("B", &comparison.only_b)] {
-        if !only.is_empty() {
-            text.push_str(&format!("only in {name}: {}\n", only.join(" ")));
+        for id in only {
+            text.push_str(&format!(" only in {name}: {id}\n"));
         }
     }
     text

@@ -16,6 +16,10 @@ pub fn digits(x: f64) -> String {
         a if !a.is_finite() => "-".into(),
         0.0 => "0".into(),
         a if !(0.000_999_5..1e7).contains(&a) => format!("{x:.2e}"),
+        a if a >= 999.5 => {
+            let unit = 10f64.powi(a.log10().floor() as i32 - 2);
+            format!("{:.0}", (x / unit).round() * unit)
+        }
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
         a if a >= 0.9995 => format!("{x:.2}"),
@@ -30,6 +34,12 @@ pub fn time(ns: f64) -> String {
     }
     let (factor, unit) = time_unit(ns);
     format!("{} {unit}", digits(ns * factor))
+}
+
+/// A round time on an axis: `5 ms`.
+pub fn round_time(ns: f64) -> String {
+    let (factor, unit) = time_unit(ns);
+    format!("{} {unit}", (ns * factor * 1e3).round() / 1e3)
 }
 
 /// A time with its interval in the same unit: `37.7 ms [37.4, 38.1]`.
@@ -72,11 +82,11 @@ pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
-            return format!("{} {unit}", digits(value));
+            return format!("{value:.*} {unit}", if value.fract() == 0.0 || value >= 100.0 { 0 } else { 1 });
         }
         value /= 1024.0;
     }
-    format!("{} TiB", digits(value))
+    format!("{value:.1} TiB")
 }
 
 #[cfg(test)]
@@ -93,9 +103,11 @@ mod tests {
 
     #[test]
     fn digits_round_once() {
-        assert_eq!([0.12345, 9.994, 9.996, 99.96, 1234.5, 1e-9].map(digits), [
-            "0.123", "9.99", "10.0", "100", "1234", "1.00e-9"
-        ]);
+        assert_eq!(
+            [0.12345, 9.994, 9.996, 99.96, 999.6, 1234.5, -131_917.0, 1e-9].map(digits),
+            ["0.123", "9.99", "10.0", "100", "1000", "1230", "-132000", "1.00e-9"]
+        );
+        assert_eq!([1.0, 500.0, 2e3, 1e9].map(round_time), ["1 ns", "500 ns", "2 us", "1 s"]);
     }
 
     #[test]
