@@ -527,7 +527,7 @@ mod tests {
         expect(&finding, Verdict::Reproduced, "within 1.60 to 2.50");
         assert!((finding.measured.unwrap() - 2.0).abs() < 1e-9);
         let [lo, hi] = finding.ci.unwrap();
-        assert!(1.9 <= lo && lo < 2.0 && 2.0 < hi && hi <= 2.1);
+        assert!((1.9..2.0).contains(&lo) && (2.0..=2.1).contains(&hi));
         assert_eq!(finding.run_ids, ["s/slow@cpu[size=1]", "s/fast@cpu[size=1]"]);
     }
 

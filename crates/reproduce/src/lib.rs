@@ -305,7 +305,7 @@ fn run_compare(a: &Path, b: &Path, out: &mut dyn Write) -> Result<()> {
         let dirty = if report.build.dirty { " and changes" } else { "" };
         writeln!(out, "{name}  {}: {}{device}, {commit}{dirty}", file.display(), report.host.cpu)?;
     }
-    write!(out, "\n{}", table::comparison(&compared))?;
+    out.write_all(table::comparison(&compared).as_bytes())?;
     let count = |change| compared.rows.iter().filter(|r| r.change == change).count();
     let counts: Vec<String> = [Change::Same, Change::Faster, Change::Slower, Change::Unclear]
         .map(|change| format!("{} {}", count(change), change.name()))

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the JSON layout. Readers refuse any other.
 pub const SCHEMA: u32 = 1;
@@ -84,6 +84,7 @@ pub struct Build {
 #[serde(default)]
 pub struct Ceiling {
     /// The rate, in `unit`.
+    #[serde(deserialize_with = "null_is_nan")]
     pub value: f64,
     /// `GB/s`, `GFLOP/s`, `Ginstr/s` (warp or vector instructions, 1e9 a second), ...
     pub unit: String,
@@ -138,8 +139,10 @@ pub struct ErrorReport {
     /// `mismatches`, `rrmse`, `max_abs`, ...
     pub metric: String,
     /// The measured error.
+    #[serde(deserialize_with = "null_is_nan")]
     pub value: f64,
     /// The check passed when `value <= tolerance`.
+    #[serde(deserialize_with = "null_is_nan")]
     pub tolerance: f64,
     /// Which check it was, one line, e.g. `every pixel against the fused scalar oracle`.
     pub check: String,
@@ -150,6 +153,7 @@ pub struct ErrorReport {
 #[serde(default)]
 pub struct Prediction {
     /// Expected time, ns.
+    #[serde(deserialize_with = "null_is_nan")]
     pub ns: f64,
     /// The arithmetic behind it, one line.
     pub text: String,
@@ -185,6 +189,7 @@ pub struct Run {
     /// Cache state of the samples.
     pub cache: Cache,
     /// One time per sample, ns.
+    #[serde(deserialize_with = "nulls_are_nan")]
     pub samples_ns: Vec<f64>,
     /// SM cycles of each sample (GPU) where the clock probe could tell them; empty otherwise.
     pub samples_cycles: Vec<Option<f64>>,
@@ -213,6 +218,7 @@ pub struct Run {
     /// Registers, shared memory, occupancy (GPU).
     pub resources: Option<Resources>,
     /// Counts by name: from the emulator, from the model, or from hardware counters.
+    #[serde(deserialize_with = "null_values_are_nan")]
     pub counters: BTreeMap<String, f64>,
     /// The check that this run passed.
     pub error: Option<ErrorReport>,
@@ -256,6 +262,21 @@ pub struct Curve {
     pub points: Vec<[f64; 2]>,
     /// Labelled places on the x axis: a detected knee, a published value.
     pub marks: Vec<(f64, String)>,
+}
+
+// JSON has no NaN: serde_json writes null, and a report that holds one must still read back.
+
+fn null_is_nan<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(d)?.unwrap_or(f64::NAN))
+}
+
+fn nulls_are_nan<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<f64>, D::Error> {
+    Ok(Vec::<Option<f64>>::deserialize(d)?.into_iter().map(|x| x.unwrap_or(f64::NAN)).collect())
+}
+
+fn null_values_are_nan<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let map = BTreeMap::<String, Option<f64>>::deserialize(d)?;
+    Ok(map.into_iter().map(|(k, x)| (k, x.unwrap_or(f64::NAN))).collect())
 }
 
 #[cfg(test)]
