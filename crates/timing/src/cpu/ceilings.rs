@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::avx512::Avx2;
-use super::{CpuError, VectorUnit, allowed_cores, core_hz, physical_cores, pinned_pool, widest_vector};
+use super::{
+    CpuError, VectorUnit, allowed_cores, core_hz, core_hz_just_now, physical_cores, pinned_pool, widest_vector,
+};
+use crate::check::POISON_BYTE;
 use crate::host::host;
 use crate::record::{Calibration, Ceiling};
 use crate::sample::Plan;
+use crate::stats::median;
 
 /// How many of each kind of vector instruction one step of a loop issues.
 ///
@@ -38,11 +42,20 @@ impl Mix {
         self.mul + self.fma + self.add + self.cmp + self.int_add
     }
 
+    fn counts(self) -> impl Iterator<Item = (&'static str, usize)> {
+        [("mul", self.mul), ("fma", self.fma), ("add", self.add), ("cmp", self.cmp), ("int_add", self.int_add)]
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+    }
+
+    /// `1 mul + 3 fma`.
+    fn text(self) -> String {
+        self.counts().map(|(kind, n)| format!("{n} {kind}")).collect::<Vec<_>>().join(" + ")
+    }
+
     /// Name of its ceiling on `unit`, e.g. `cpu.avx512.mul1.fma3.add2.cmp1`; with `.all` for all cores.
     pub fn ceiling_name(self, unit: VectorUnit) -> String {
-        let counts =
-            [("mul", self.mul), ("fma", self.fma), ("add", self.add), ("cmp", self.cmp), ("int_add", self.int_add)];
-        let counts: String = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!(".{name}{n}")).collect();
+        let counts: String = self.counts().map(|(kind, n)| format!(".{kind}{n}")).collect();
         format!("cpu.{}{counts}", unit.name())
     }
 }
@@ -66,7 +79,7 @@ impl InstructionMix for FmaOnly {
 pub struct VectorRate {
     /// Vector instructions a second over all threads, best round.
     pub instr_per_s: f64,
-    /// Core clock in that round, Hz, mean over the threads; none where it cannot be told.
+    /// Core clock at that rate, Hz, mean over the threads; none where it cannot be told.
     pub hz: Option<f64>,
 }
 
@@ -74,17 +87,18 @@ pub struct VectorRate {
 /// counts: a ceiling that a neighbour or an interrupt held down would flatter.
 pub fn vector_rate<M: InstructionMix>(unit: VectorUnit, pool: &rayon::ThreadPool, plan: &Plan) -> VectorRate {
     const { assert!(M::MIX.total() >= 1 && M::MIX.total() <= MAX_MIX) };
-    // Threads start some microseconds apart, so all-core rounds are longer.
-    let round = if pool.current_num_threads() > 1 { plan.min_sample * 8 } else { plan.min_sample };
+    // A round of many cores counts in full only when none of them was disturbed, so it takes more tries.
+    let all = pool.current_num_threads() > 1;
+    let (round, rounds) = if all { (2 * plan.min_sample, 4 * plan.rounds) } else { (plan.min_sample, plan.rounds) };
     let passes = pool.install(|| passes_for::<M>(unit, round));
-    let rounds = together(pool, plan.warmup / 4, plan.rounds, |_| (), |()| run::<M>(unit, passes));
+    let rounds = together(pool, plan.warmup / 4, rounds, |_| (), |(), _| run::<M>(unit, passes));
     let threads = pool.current_num_threads() as f64;
     let instructions = threads * passes as f64 * (accumulators::<M>(unit) * M::MIX.total()) as f64;
-    let best = rounds.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.map_or(VectorRate { instr_per_s: f64::NAN, hz: None }, |r| VectorRate {
-        instr_per_s: instructions / r.seconds,
-        hz: r.hz,
-    })
+    let best_s = rounds.iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
+    // One look at the clock may hit an interrupt or the end of a transition; rounds of about the same rate ran at
+    // about the same clock, so their middle one is taken.
+    let hz: Option<Vec<f64>> = rounds.iter().filter(|r| r.seconds <= best_s * 1.03).map(|r| r.hz).collect();
+    VectorRate { instr_per_s: instructions / best_s, hz: hz.as_deref().and_then(median) }
 }
 
 fn run<M: InstructionMix>(unit: VectorUnit, passes: u64) {
@@ -120,41 +134,41 @@ fn passes_for<M: InstructionMix>(unit: VectorUnit, time: Duration) -> u64 {
 struct Round {
     /// From the first start to the last end.
     seconds: f64,
-    /// Mean core clock around it.
+    /// Core clock right after it, mean over the workers.
     hz: Option<f64>,
 }
 
 /// Runs `work` on every worker of `pool`, `rounds` times, each round started together. `setup` runs once on each
-/// worker, so what it allocates is first touched there; untimed work fills `warmup` (and runs at least once).
+/// worker, so what it allocates is first touched there; untimed work fills `warmup` (and runs at least once). `work`
+/// is told its round, from 1, or 0 in the warm-up.
 fn together<S>(
     pool: &rayon::ThreadPool,
     warmup: Duration,
     rounds: u32,
     setup: impl Fn(usize) -> S + Sync,
-    work: impl Fn(&mut S) + Sync,
+    work: impl Fn(&mut S, usize) + Sync,
 ) -> Vec<Round> {
     let arrived = AtomicUsize::new(0);
     let workers: Vec<Vec<(Instant, Instant, Option<f64>)>> = pool.broadcast(|worker| {
         let mut state = setup(worker.index());
         let began = Instant::now();
         loop {
-            work(&mut state);
+            work(&mut state, 0);
             if began.elapsed() >= warmup {
                 break;
             }
         }
         let mut times = Vec::with_capacity(rounds as usize);
         for round in 1..=rounds as usize {
-            let before = core_hz();
             arrived.fetch_add(1, Ordering::AcqRel);
             // Spinning starts the workers within a microsecond of each other; a sleeping barrier does not.
             while arrived.load(Ordering::Acquire) < round * worker.num_threads() {
                 spin_loop();
             }
             let start = Instant::now();
-            work(&mut state);
+            work(&mut state, round);
             let end = Instant::now();
-            times.push((start, end, before.zip(core_hz()).map(|(a, b)| a.max(b))));
+            times.push((start, end, core_hz_just_now()));
         }
         times
     });
@@ -201,10 +215,10 @@ pub fn calibrate(plan: &Plan, calibration: &mut Calibration) -> Result<(), CpuEr
 }
 
 /// Measures the ceilings of the mix `M` on `unit`, of one core and of all, and files them under
-/// [`Mix::ceiling_name`] and the same with `.all` (Ginstr/s, vector instructions).
+/// [`Mix::ceiling_name`] and the same with `.all` (Ginstr/s, vector instructions). Takes some 100 ms.
 ///
 /// No core issues a mix more slowly than FMAs alone (except that compares into masks share one pipe on Intel), so
-/// the expected rate is the one of `cpu.fma` measured anew beside it.
+/// what is expected is the number of FMA pipes, measured beside it, times clock and cores.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -213,30 +227,48 @@ pub fn calibrate_mix<M: InstructionMix>(
     plan: &Plan,
     calibration: &mut Calibration,
 ) -> Result<(), CpuError> {
-    for (threads, suffix) in [(1, ""), (allowed_cores(), ".all")] {
-        let (pool, _) = pinned_pool(threads)?;
-        let fma = vector_rate::<FmaOnly>(unit, &pool, plan);
-        let rate = vector_rate::<M>(unit, &pool, plan);
-        let slots = (2 * M::MIX.cmp).max(M::MIX.total());
-        let expected = fma.instr_per_s * M::MIX.total() as f64 / slots as f64;
+    let (one, _) = pinned_pool(1)?;
+    let (all, _) = pinned_pool(allowed_cores())?;
+    let (pipes, _) = fma_pipes(per_cycle(vector_rate::<FmaOnly>(unit, &one, plan)), None);
+    let slots = M::MIX.total().max(pipes as usize * M::MIX.cmp);
+    let least_per_cycle = f64::from(pipes) * M::MIX.total() as f64 / slots as f64;
+    for (pool, cores, suffix) in [(&one, Some(1), ""), (&all, physical_cores(allowed_cores()), ".all")] {
+        let rate = vector_rate::<M>(unit, pool, plan);
+        let value = rate.instr_per_s / 1e9;
+        let expected = rate.hz.zip(cores).map(|(hz, cores)| least_per_cycle * hz * cores as f64 / 1e9);
+        let threads = pool.current_num_threads();
         let ceiling = Ceiling {
-            value: rate.instr_per_s / 1e9,
+            value,
             unit: "Ginstr/s".to_string(),
             how: format!(
-                "{} vectors, {:?}, {} thread{}, best of {} rounds; {} a cycle and core",
+                "{} {}, independent, on {}, best round; {} a cycle and thread; expected: at least {least_per_cycle} a \
+                 cycle{}",
                 unit.name(),
-                M::MIX,
-                threads,
-                if threads == 1 { "" } else { "s" },
-                plan.rounds,
+                M::MIX.text(),
+                threads_text(threads),
                 two_digits(per_cycle(rate) / threads as f64),
+                at_text(rate.hz, cores),
             ),
-            expected: Some(expected / 1e9),
-            ok: rate.instr_per_s >= 0.95 * expected,
+            expected,
+            ok: value > 0.0 && expected.is_none_or(|e| value >= 0.95 * e),
         };
         calibration.ceilings.insert(M::MIX.ceiling_name(unit) + suffix, ceiling);
     }
     Ok(())
+}
+
+fn threads_text(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
+/// ` at 4.00 GHz on 2 cores`, as far as both are known.
+fn at_text(hz: Option<f64>, cores: Option<usize>) -> String {
+    let hz = hz.map_or(String::new(), |hz| format!(" at {:.2} GHz", hz / 1e9));
+    match cores {
+        Some(1) => hz,
+        Some(n) => format!("{hz} on {n} cores"),
+        None => format!("{hz}, number of cores unknown"),
+    }
 }
 
 /// Instructions of all threads in one clock cycle; NaN without a clock.
@@ -268,15 +300,10 @@ fn fma_ceiling(unit: VectorUnit, rate: VectorRate, pipes: u32, cores: Option<usi
         value,
         unit: "Ginstr/s".to_string(),
         how: format!(
-            "independent {} FMAs, best round; {:.0} GFLOP/s; expected: {pipes} a cycle{}{}",
+            "independent {} FMAs, best round; {:.0} GFLOP/s; expected: {pipes} a cycle{}",
             unit.name(),
             value * 2.0 * unit.lanes() as f64,
-            rate.hz.map_or(String::new(), |hz| format!(" at {:.2} GHz", hz / 1e9)),
-            match cores {
-                Some(1) => String::new(),
-                Some(n) => format!(" on {n} cores"),
-                None => ", cores unknown".to_string(),
-            },
+            at_text(rate.hz, cores),
         ),
         expected,
         ok: trusted && value.is_finite() && expected.is_none_or(|e| value >= 0.95 * e),
@@ -288,10 +315,10 @@ fn fma_ceiling(unit: VectorUnit, rate: VectorRate, pipes: u32, cores: Option<usi
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u8; 64]);
 
-/// Bytes that a copy ceiling reads (and writes): four times the last-level cache so that it measures memory, within
-/// 64 MiB and 1 GiB, and at most an eighth of the memory.
+/// Bytes that a copy ceiling reads, and writes elsewhere: four times the last-level cache so that it measures memory,
+/// within 64 and 512 MiB (a cache of more is shared by many machines), and at most an eighth of the memory.
 fn copy_bytes(l3_bytes: u64, memory_bytes: u64) -> u64 {
-    let bytes = if l3_bytes == 0 { 256 << 20 } else { (4 * l3_bytes).clamp(64 << 20, 1 << 30) };
+    let bytes = if l3_bytes == 0 { 256 << 20 } else { (4 * l3_bytes).clamp(64 << 20, 512 << 20) };
     if memory_bytes == 0 { bytes } else { bytes.min(memory_bytes / 8) }
 }
 
@@ -316,28 +343,33 @@ fn copy_ceiling(pool: &rayon::ThreadPool, bytes: u64, plan: &Plan) -> Ceiling {
     let lines = (bytes / 64) as usize / threads;
     let moved = (2 * 64 * lines * threads) as f64;
     let rounds = (plan.rounds / 4).max(3);
-    let gbps = |how: Copy| {
-        let setup = |worker: usize| {
-            let from: Vec<Line> = (0..lines).map(|i| Line([(worker + i % 251) as u8; 64])).collect();
-            (from, vec![Line([0xA5; 64]); lines])
-        };
-        let copied = AtomicUsize::new(0);
-        let times = together(pool, Duration::ZERO, rounds, setup, |(from, to)| {
-            copy_lines(how, black_box(from), black_box(to));
-            // One line of each 4096 is looked at: a pass over all of them would be a second stream.
-            let equal = from.iter().zip(&*to).step_by(4096).all(|(a, b)| a == b);
-            copied.fetch_add(usize::from(equal), Ordering::Relaxed);
-        });
-        let complete = copied.into_inner() == threads * (rounds as usize + 1);
-        let best = times.iter().map(|r| moved / r.seconds / 1e9).reduce(f64::max);
-        if complete { best.unwrap_or(f64::NAN) } else { f64::NAN }
-    };
-    let memcpy = gbps(Copy::Memcpy);
     let unit = widest_vector();
-    let stream = unit.map(|unit| gbps(Copy::Stream(unit)));
+    let ways = [Some(Copy::Memcpy), unit.map(Copy::Stream)];
+    let ways: Vec<Copy> = ways.into_iter().flatten().collect();
+    let setup = |worker: usize| {
+        let from: Vec<Line> = (0..lines).map(|i| Line([(worker + i % 251) as u8; 64])).collect();
+        (from, vec![Line([POISON_BYTE; 64]); lines])
+    };
+    // Some lines are poisoned before each copy and compared after it: all of them would be a second stream.
+    let probed = || (0..lines).step_by(1 << 16).chain(lines.checked_sub(1));
+    let wrong = AtomicUsize::new(0);
+    let times = together(pool, Duration::ZERO, rounds * ways.len() as u32, setup, |(from, to), round| {
+        probed().for_each(|i| to[i] = Line([POISON_BYTE; 64]));
+        copy_lines(ways[round % ways.len()], black_box(from), black_box(to));
+        wrong.fetch_add(probed().filter(|&i| from[i] != to[i]).count(), Ordering::Relaxed);
+    });
+    let complete = lines > 0 && wrong.into_inner() == 0;
+    // `together` counts its rounds from 1.
+    let best = |way: usize| {
+        let seconds = times.iter().enumerate().filter(|(i, _)| (i + 1) % ways.len() == way).map(|(_, r)| r.seconds);
+        let least = seconds.fold(f64::INFINITY, f64::min);
+        if complete { moved / least / 1e9 } else { f64::NAN }
+    };
+    let (memcpy, stream) = (best(0), unit.map(|_| best(1)));
     let value = stream.map_or(memcpy, |s| memcpy.max(s));
     let l3 = host().l3_bytes;
-    let against = if l3 == 0 { String::new() } else { format!(" ({:.1} x L3)", bytes as f64 / l3 as f64) };
+    let against =
+        if l3 == 0 { String::new() } else { format!(" (together {:.1} x L3)", 2.0 * bytes as f64 / l3 as f64) };
     let stream = match (unit, stream) {
         (Some(unit), Some(gbps)) => format!(", non-temporal {} stores {gbps:.1}", unit.name()),
         _ => String::new(),
@@ -346,9 +378,9 @@ fn copy_ceiling(pool: &rayon::ThreadPool, bytes: u64, plan: &Plan) -> Ceiling {
         value,
         unit: "GB/s".to_string(),
         how: format!(
-            "read + write, {} MiB each{against}, {threads} thread{}, best of {rounds}: memcpy {memcpy:.1}{stream}",
+            "read + write, {} MiB each{against}, {}, best of {rounds}: memcpy {memcpy:.1}{stream}",
             bytes >> 20,
-            if threads == 1 { "" } else { "s" },
+            threads_text(threads),
         ),
         expected: Some(memcpy),
         ok: value > 0.0 && value >= 0.95 * memcpy,
@@ -405,9 +437,9 @@ mod tests {
     fn copies_outgrow_the_cache_within_bounds() {
         let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
         assert_eq!(copy_bytes(32 * mib, 64 * gib), 128 * mib);
-        assert_eq!(copy_bytes(480 * mib, 64 * gib), gib);
+        assert_eq!(copy_bytes(480 * mib, 64 * gib), 512 * mib);
         assert_eq!(copy_bytes(mib, 64 * gib), 64 * mib);
-        assert_eq!(copy_bytes(480 * mib, 4 * gib), 512 * mib);
+        assert_eq!(copy_bytes(480 * mib, 2 * gib), 256 * mib);
         assert_eq!(copy_bytes(0, 0), 256 * mib);
     }
 
@@ -449,7 +481,7 @@ mod tests {
             Duration::ZERO,
             7,
             |worker| worker,
-            |_| {
+            |_, _| {
                 runs.fetch_add(1, Ordering::Relaxed);
             },
         );
