@@ -256,9 +256,9 @@ mod tests {
         for n in [5, 6, 15, 16, 41, 100] {
             let lognormal = LogNormal::new(0.0, 0.5).unwrap();
             let cases = [
-                ("normal", coverage(&StandardNormal, 0.0, n, 600)),
-                ("lognormal", coverage(&lognormal, 1.0, n, 600)),
-                ("exponential", coverage(&Exp1, std::f64::consts::LN_2, n, 600)),
+                ("normal", coverage(&StandardNormal, 0.0, n, 400)),
+                ("lognormal", coverage(&lognormal, 1.0, n, 400)),
+                ("exponential", coverage(&Exp1, std::f64::consts::LN_2, n, 400)),
             ];
             for (name, share) in cases {
                 assert!((0.90..=0.99).contains(&share), "{name}, n = {n}: {share}");

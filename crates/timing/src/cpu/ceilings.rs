@@ -69,9 +69,10 @@ pub trait InstructionMix {
 /// Most instructions of a mix: its loop must stay in the core's cache of decoded instructions.
 pub const MAX_MIX: usize = 64;
 
+/// Four of them, so that the loop's own instructions are 1 in 97.
 struct FmaOnly;
 impl InstructionMix for FmaOnly {
-    const MIX: Mix = Mix { fma: 1, ..Mix::NONE };
+    const MIX: Mix = Mix { fma: 4, ..Mix::NONE };
 }
 
 /// A rate of vector instructions with the clock that it ran at.
@@ -83,15 +84,19 @@ pub struct VectorRate {
     pub hz: Option<f64>,
 }
 
-/// Rate at which `unit` issues the mix `M` on all workers of `pool` at once (one worker: one core). The best round
-/// counts: a ceiling that a neighbour or an interrupt held down would flatter.
+/// Length of a round of one core: short, so that some pass between two interrupts (and, on a shared machine, between
+/// two visits of the hypervisor): rounds of 1 ms stayed 5% below rounds of 0.1 ms on a busy cloud machine.
+const ONE_CORE_WINDOW: Duration = Duration::from_micros(200);
+/// Of all cores, which start some microseconds apart.
+const ALL_CORES_WINDOW: Duration = Duration::from_micros(500);
+
+/// Rate at which `unit` issues the mix `M` on all workers of `pool` at once (one worker: one core). The best of
+/// `8 * plan.rounds` rounds counts: a ceiling that a neighbour or an interrupt held down would flatter.
 pub fn vector_rate<M: InstructionMix>(unit: VectorUnit, pool: &rayon::ThreadPool, plan: &Plan) -> VectorRate {
     const { assert!(M::MIX.total() >= 1 && M::MIX.total() <= MAX_MIX) };
-    // A round of many cores counts in full only when none of them was disturbed, so it takes more tries.
-    let all = pool.current_num_threads() > 1;
-    let (round, rounds) = if all { (2 * plan.min_sample, 4 * plan.rounds) } else { (plan.min_sample, plan.rounds) };
-    let passes = pool.install(|| passes_for::<M>(unit, round));
-    let rounds = together(pool, plan.warmup / 4, rounds, |_| (), |(), _| run::<M>(unit, passes));
+    let window = if pool.current_num_threads() > 1 { ALL_CORES_WINDOW } else { ONE_CORE_WINDOW };
+    let passes = pool.install(|| passes_for::<M>(unit, window));
+    let rounds = together(pool, plan.warmup / 4, 8 * plan.rounds, |_| (), |(), _| run::<M>(unit, passes));
     let threads = pool.current_num_threads() as f64;
     let instructions = threads * passes as f64 * (accumulators::<M>(unit) * M::MIX.total()) as f64;
     let best_s = rounds.iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
