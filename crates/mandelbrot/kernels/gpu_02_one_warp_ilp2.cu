@@ -1,8 +1,8 @@
 // Changed against gpu_01: two pixels per thread, the textbook instruction-level parallelism.
 //
 // The two orbits are independent, so the waits of one chain are filled with instructions of the other: a pair of
-// iterations needs 16 issue slots, and the chain of 10 to 12 cycles hides inside them. One lone warp should gain up
-// to 12 + 12 against 16. It pays in divergence: the thread loops while either of its pixels is alive and computes
+// iterations needs 16 issue slots, and the chain of 10 to 12 cycles hides inside them. A pair should take a lone warp
+// 18 cycles instead of 24. The price is divergence: the thread loops while either of its pixels is alive and computes
 // both all the time, so that the warp now waits for the longest of 64 pixels and not of 32.
 //
 // A thread's second pixel is 8 columns to the right of its first (the warp takes two neighbouring tiles, 16x4

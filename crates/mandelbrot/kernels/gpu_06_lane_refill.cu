@@ -3,7 +3,7 @@
 // In gpu_04 a warp lasts as long as its longest pixel, and near the boundary of the set that wastes more than half of
 // the lanes. Here the warps are persistent (the host launches as many as shall stay resident) and draw pixels from a
 // queue. After each block of 16 iterations the warp counts its idle lanes; from 8 on it stops to deliver and refill.
-// Fewer would stop it too often (a refill costs about as much as half a block), more would leave lanes idle for longer.
+// Fewer would stop it too often (a refill costs nearly as much as a block), more would leave lanes idle for longer.
 //
 // The queue is one counter in device memory. A warp claims chunks of 32 pixels of a row from it, one atomic for 32
 // pixels, and hands them to its lanes as they fall idle: the ballot of the idle lanes gives each its place among them.
@@ -16,7 +16,7 @@
 // advances by one each time that its scheduler has served all of its warps. Three warps fill a scheduler (a block has
 // 137 instructions and a chain of about 200 cycles), and more would only make the end longer.
 //
-// Instructions per warp iteration: 8 + 7/16, and about 60 per refill; divergence costs at most 7 idle lanes and the
+// Instructions per warp iteration: 8 + 9/16, and about 110 per refill; divergence costs at most 7 idle lanes and the
 // rest of a block. Traffic: a lane stores its 4 bytes alone, up to one sector a pixel. One atomic for 32 pixels of
 // a row and one for each warp. No loads.
 // target: sm_60

@@ -15,7 +15,7 @@
 // counter at 0 after each launch with no reset by anyone: the kernel can be replayed from a graph. The host zeroes
 // the counter once; a launch that dies midway takes its context and the counter with it.
 //
-// Instructions per warp iteration: 5 + 13/32; about 150 per refill, of which the replay is 90. Traffic: as gpu_06.
+// Instructions per warp iteration: 5 + 16/32; about 200 per refill, of which the replay is 70. Traffic: as gpu_06.
 // target: sm_60
 
 // One iteration in seven issue slots and a count. p stays true while every |z|^2 so far was <= 4: the comparison
