@@ -10,6 +10,7 @@ pub mod compare;
 mod document;
 pub mod finding;
 mod html;
+pub mod session;
 pub mod study;
 pub mod table;
 pub mod units;

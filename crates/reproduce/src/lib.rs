@@ -3,14 +3,13 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use report::cli::{self, Exit, code};
 use report::compare::{Change, MARGIN, compare};
-use report::study::{Measured, Options, Progress, Requirement, Skip, Study, Target};
+use report::session::{Session, machine};
+use report::study::{Options, Study, Target};
 use report::{Finding, FindingSpec, Report, table};
 
 const EXAMPLES: &str = "\
@@ -140,14 +139,6 @@ fn options(args: &Args, specs: &[FindingSpec], report: &Report) -> Options {
     options
 }
 
-/// What went wrong so far: the worst decides the exit code, after everything is written.
-#[derive(Default)]
-struct Trouble {
-    failures: Vec<String>,
-    skips: Vec<Skip>,
-    stopped: Option<Exit>,
-}
-
 fn measure(args: &Args, chosen: &[(&Study, Vec<FindingSpec>)], out: &mut dyn Write) -> Result<()> {
     let json = args.json.clone().unwrap_or("target/reproduce/report.json".into());
     let html = args.html.clone().unwrap_or("target/reproduce/report.html".into());
@@ -158,89 +149,25 @@ fn measure(args: &Args, chosen: &[(&Study, Vec<FindingSpec>)], out: &mut dyn Wri
     cli::check_writable(&json)?;
     cli::check_writable(&html)?;
 
-    let probe = timing::probe::probe();
-    let mut report = Report::new(probe.host.clone(), probe.device().cloned(), probe.driver(), report::build());
-    drop(probe);
-    write!(out, "{}", header(&report))?;
-
-    let mut trouble = Trouble::default();
-    if report.device.is_none() && args.on.is_none_or(|t| t == Target::Gpu) {
-        let reason = report.driver.clone();
-        trouble.skips.push(Skip { what: "GPU".into(), reason, requires: Some(Requirement::Gpu) });
-        writeln!(out, "{}", trouble.skips[0])?;
-    }
+    let mut session = Session::start(args.on, out)?;
     for (study, specs) in chosen {
-        let bar = progress_bar(study.name);
-        let result = (study.measure)(&options(args, specs, &report), &mut |p: Progress| {
-            bar.set_length(p.total);
-            bar.set_position(p.done);
-            bar.set_message(p.text);
-        });
-        bar.finish_and_clear();
-        match result {
-            Ok(measured) => {
-                merge(&mut report, &mut trouble, measured, out)?;
-                out.write_all(table::study(&report, study.name).as_bytes())?;
-            }
-            Err(e) => {
-                writeln!(out, "\n{} stopped: {e}", study.name)?;
-                trouble.stopped.get_or_insert(Exit::new(e.code(), format!("{}: {e}", study.name)));
-            }
-        }
+        let options = options(args, specs, &session.report);
+        session.measure(study.name, |progress| (study.measure)(&options, progress), out)?;
     }
+    let report = &mut session.report;
     let specs: Vec<FindingSpec> = chosen.iter().flat_map(|(_, specs)| specs.clone()).collect();
     report.judge(&specs);
     // One file that cannot be written is no reason to lose the other, or the findings.
-    let written = [report.write(&json), cli::write_file(&html, report::page(&report).as_bytes())];
+    let written = [report.write(&json), cli::write_file(&html, report::page(report).as_bytes())];
     print_findings(&report.findings, !args.findings.is_empty(), out)?;
     for result in written {
         result?;
     }
     writeln!(out, "\nreport: {} and {}", json.display(), html.display())?;
 
-    if let Some(stopped) = trouble.stopped {
-        return Err(stopped.into());
-    }
-    cli::checked(&trouble.failures)?;
-    cli::required(&trouble.skips)?;
-    require(args, &report.findings)
-}
-
-fn header(report: &Report) -> String {
-    let host = &report.host;
-    let cpu = if host.cpu.is_empty() { "unnamed" } else { &host.cpu };
-    let mut text = format!("CPU  {cpu}, {} threads\n", host.threads);
-    if let Some(device) = &report.device {
-        let (major, minor) = device.compute_capability;
-        text += &format!("GPU  {}, compute capability {major}.{minor}, {}\n", device.name, report.driver);
-    }
-    text
-}
-
-/// Hidden unless standard error is a terminal.
-fn progress_bar(study: &str) -> ProgressBar {
-    let bar = ProgressBar::new(0).with_prefix(study.to_string());
-    if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
-/// Adds what a study measured, and prints what it could not do.
-fn merge(report: &mut Report, trouble: &mut Trouble, measured: Measured, out: &mut dyn Write) -> Result<()> {
-    let (skips, failures) = report.add(measured);
-    for skip in skips {
-        if !trouble.skips.contains(&skip) {
-            writeln!(out, "{skip}")?;
-            trouble.skips.push(skip);
-        }
-    }
-    for failure in failures {
-        writeln!(out, "CHECK FAILED {failure}")?;
-        trouble.failures.push(failure);
-    }
-    Ok(())
+    let findings = std::mem::take(&mut report.findings);
+    session.finish()?;
+    require(args, &findings)
 }
 
 fn print_findings(findings: &[Finding], explain: bool, out: &mut dyn Write) -> Result<()> {
@@ -283,7 +210,7 @@ fn replay(file: &Path, args: &Args, studies: &[Study], out: &mut dyn Write) -> R
     }
     cli::write_file(&html, report::page(&report).as_bytes())?;
 
-    write!(out, "{}", header(&report))?;
+    write!(out, "{}", machine(&report))?;
     for study in report.studies() {
         out.write_all(table::study(&report, study).as_bytes())?;
     }
