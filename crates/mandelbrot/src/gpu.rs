@@ -83,11 +83,6 @@ impl Work {
         self.counts[py as usize * self.problem.width as usize + px as usize]
     }
 
-    /// Whether a deferred check could miss the escape of this pixel, as the kernels decide it.
-    fn in_ring(&self, px: u32, py: u32) -> bool {
-        let (cx, cy) = (self.problem.cx(px), self.problem.cy(py));
-        (cx.mul_add(cx, cy * cy) - 4.0).abs() < 1e-3
-    }
 }
 
 /// What a stretch of code costs a warp.
@@ -130,6 +125,28 @@ enum Check {
     DeferredCount,
     /// Compared at the end of a block; the block with the escape is replayed and counted.
     Deferred,
+    /// The same, with y on a scale.
+    DeferredScaled,
+}
+
+impl Check {
+    /// Whether a block of unchecked iterations is compared once, at its end.
+    fn is_deferred(self) -> bool {
+        matches!(self, Self::Deferred | Self::DeferredScaled)
+    }
+
+    /// Whether deferring could change the count of `c`, which is then counted like [`Check::Each`]: as the kernels
+    /// decide it.
+    fn refuses(self, cx: f32, cy: f32) -> bool {
+        let ring = (cx.mul_add(cx, cy * cy) - 4.0).abs() < 1e-3;
+        let pow2 = |exponent: i32| 2.0f32.powi(exponent);
+        let normal = cy.abs() >= pow2(-5) || (cy.abs() >= pow2(-60) && cx.abs() >= pow2(-80));
+        match self {
+            Self::Each | Self::DeferredCount => false,
+            Self::Deferred => ring,
+            Self::DeferredScaled => ring || !(normal || cy == 0.0),
+        }
+    }
 }
 
 /// Which warps there are.
@@ -281,7 +298,7 @@ impl Model {
             _ if n >= max_iter => max_iter.div_ceil(self.iterations).max(u32::from(self.check == Check::Each)),
             Check::Each | Check::DeferredCount => n / self.iterations + 1,
             // Point n is seen by the test at the end of the block that it belongs to or ends.
-            Check::Deferred => n.div_ceil(self.iterations).max(1),
+            Check::Deferred | Check::DeferredScaled => n.div_ceil(self.iterations).max(1),
         }
     }
 
@@ -290,9 +307,13 @@ impl Model {
         let n = work.count(px, py);
         match self.check {
             Check::Each => 0,
-            Check::Deferred if work.in_ring(px, py) => n.min(work.problem.max_iter - 1) / self.replay.1 + 1,
-            Check::DeferredCount | Check::Deferred => u32::from(n < work.problem.max_iter),
+            _ if self.refuses(work, px, py) => n.min(work.problem.max_iter - 1) / self.replay.1 + 1,
+            _ => u32::from(n < work.problem.max_iter),
         }
+    }
+
+    fn refuses(&self, work: &Work, px: u32, py: u32) -> bool {
+        self.check.refuses(work.problem.cx(px), work.problem.cy(py))
     }
 
     fn tile(&self, work: &Work, columns: u32, tile: u32) -> Cost {
@@ -301,7 +322,7 @@ impl Model {
             if work.problem.max_iter == 0 && self.check != Check::Each {
                 continue;
             }
-            if self.check != Check::Deferred || !work.in_ring(px, py) {
+            if !self.refuses(work, px, py) {
                 blocks = self.blocks(work, work.count(px, py)).max(blocks);
             }
             replays = self.replays(work, px, py).max(replays);
@@ -416,8 +437,7 @@ impl<'a> Queue<'a> {
             }
             let (px, py) = (warp.from, warp.row);
             warp.from += 1;
-            let skips = model.check == Check::Deferred && work.in_ring(px, py);
-            let blocks = if skips { 0 } else { model.blocks(work, work.count(px, py)) };
+            let blocks = if model.refuses(work, px, py) { 0 } else { model.blocks(work, work.count(px, py)) };
             *lane = (true, blocks, if problem.max_iter == 0 { 0 } else { model.replays(work, px, py) });
         }
         let mut left = warp.lanes.map(|l| l.1);
@@ -576,6 +596,27 @@ pub(crate) const fn refill_deferred(kernel: Kernel, what: &'static str) -> GpuRu
     rung(kernel, what, |work| Geometry::linear(queue_blocks(work), QUEUE_BLOCK), model)
 }
 
+/// As [`deferred_check`], with four instructions an iteration.
+pub(crate) const fn scaled(kernel: Kernel, what: &'static str) -> GpuRung {
+    let model = Model {
+        check: Check::DeferredScaled,
+        replay: (Cost::new(131, 96, 193), 16),
+        ..model(Warps::Grid, 1, Cost::new(75, 68, 185), Cost::new(92, 25, 250))
+    };
+    rung(kernel, what, |work| Geometry::linear(work.tiles(TILE_WIDTH), 32), model)
+}
+
+/// As [`refill_deferred`], with four instructions an iteration.
+pub(crate) const fn refill_scaled(kernel: Kernel, what: &'static str) -> GpuRung {
+    let model = Model {
+        check: Check::DeferredScaled,
+        iterations: 32,
+        replay: (Cost::new(67, 48, 113), 8),
+        ..model(Warps::Queue, 1, Cost::new(147, 133, 339), Cost::new(173, 40, 500))
+    };
+    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), QUEUE_BLOCK), model)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -587,6 +628,8 @@ mod tests {
 
     /// Near c = -2, where pixels lie in the ring of the deferred check.
     const TIP: View = View { name: "tip", x0: -2.01, y0: -0.005, x1: -1.99, y1: 0.005 };
+    /// Imaginary parts too small for the scaled rungs.
+    const AXIS: View = View { name: "axis", x0: -1.5, y0: -1e-18, x1: 0.3, y1: 1e-18 };
 
     fn work(view: View, width: u32, height: u32, max_iter: u32) -> Work {
         let problem = Problem::new(view, width, height, max_iter).unwrap();
@@ -597,7 +640,7 @@ mod tests {
 
     fn awkward() -> impl Iterator<Item = Work> {
         let sizes = [(1, 1), (1, 100), (100, 1), (33, 17), (64, 40), (7, 9)];
-        let views = [WHOLE, BOUNDARY, INTERIOR, TIP];
+        let views = [WHOLE, BOUNDARY, INTERIOR, TIP, AXIS];
         let all = views.into_iter().flat_map(move |view| sizes.map(|size| (view, size)));
         all.flat_map(|(view, (w, h))| [0, 1, 16, 100, 333].map(|max_iter| work(view, w, h, max_iter)))
     }
@@ -650,7 +693,7 @@ mod tests {
     fn grids_cover_the_picture_and_queues_bring_no_idle_blocks() {
         for w in awkward() {
             let pixels = w.problem.pixels() as u64;
-            for stem in ["gpu_04_whole_gpu", "gpu_07_deferred_count", "gpu_08_deferred_check"] {
+            for stem in ["gpu_04_whole_gpu", "gpu_07_deferred_count", "gpu_08_deferred_check", "gpu_10_scaled"] {
                 let g = (get(stem).descriptor.geometry)(&w);
                 assert!(g.blocks() * g.threads_per_block() >= pixels);
             }
@@ -718,12 +761,12 @@ mod tests {
                 }
             }
         }
-        let in_ring = check == Check::Deferred && (cx.mul_add(cx, cy * cy) - 4.0f32).abs() < 1e-3;
-        while n < max_iter && !in_ring {
+        let refused = check.refuses(cx, cy);
+        while n < max_iter && !refused {
             blocks += 1;
             let (mut xb, mut yb, mut ignored) = (x, y, 0);
             let alive = block(&mut xb, &mut yb, &mut ignored, iterations);
-            if !(if check == Check::Deferred { inside(xb, yb) } else { alive }) {
+            if !(if check.is_deferred() { inside(xb, yb) } else { alive }) {
                 break;
             }
             (x, y, n) = (xb, yb, n + iterations);
@@ -731,14 +774,14 @@ mod tests {
         // A short replay starts at the last of the block's points that is known to lie inside.
         for _ in 0..iterations / replay - 1 {
             let (mut xb, mut yb, mut ignored) = (x, y, 0);
-            if n < max_iter && !in_ring && block(&mut xb, &mut yb, &mut ignored, replay) && inside(xb, yb) {
+            if n < max_iter && !refused && block(&mut xb, &mut yb, &mut ignored, replay) && inside(xb, yb) {
                 (x, y, n) = (xb, yb, n + replay);
             }
         }
         while n < max_iter {
             replays += 1;
             let alive = block(&mut x, &mut y, &mut n, replay);
-            if !alive || (check != Check::Each && !in_ring) {
+            if !alive || (check != Check::Each && !refused) {
                 break;
             }
         }
@@ -752,15 +795,14 @@ mod tests {
             for rung in GPU {
                 let m = &rung.model;
                 for (px, py) in (0..p.height).flat_map(|py| (0..p.width).map(move |px| (px, py))) {
-                    let ring = m.check == Check::Deferred && w.in_ring(px, py);
                     let n = w.count(px, py);
-                    let got = if ring { 0 } else { m.blocks(&w, n) };
+                    let got = if m.refuses(&w, px, py) { 0 } else { m.blocks(&w, n) };
                     let replay = if m.check == Check::Each { 1 } else { m.replay.1 };
                     let want = run_lane(m.check, m.iterations, replay, p.cx(px), p.cy(py), p.max_iter);
                     assert_eq!(got, want.0, "{} at {px},{py} of {:?}: {n}", rung.stem(), p);
                     // A pixel that is still inside at max_iter may leave in the rest of its last block, and is then
                     // replayed; the model leaves that out.
-                    if n < p.max_iter || (m.check != Check::Deferred && p.max_iter % m.iterations == 0) {
+                    if n < p.max_iter || (!m.check.is_deferred() && p.max_iter % m.iterations == 0) {
                         assert_eq!(m.replays(&w, px, py), want.1, "{} at {px},{py} of {:?}: {n}", rung.stem(), p);
                     }
                 }
@@ -795,7 +837,7 @@ mod tests {
     #[test]
     fn the_queue_hands_out_every_pixel_once() {
         for w in awkward() {
-            for stem in ["gpu_06_lane_refill", "gpu_09_refill_deferred"] {
+            for stem in ["gpu_06_lane_refill", "gpu_09_refill_deferred", "gpu_11_refill_scaled"] {
                 let rung = get(stem);
                 let mut queue = Queue::new(&w, &rung.model, 3);
                 let (mut taken, mut stops) = (0, 0);
@@ -845,6 +887,7 @@ mod tests {
         let boundary = work(BOUNDARY, 512, 512, 2000);
         assert!(slots("gpu_06_lane_refill", &boundary) < 0.8 * slots("gpu_04_whole_gpu", &boundary));
         assert!(slots("gpu_09_refill_deferred", &boundary) < slots("gpu_06_lane_refill", &boundary));
+        assert!(slots("gpu_11_refill_scaled", &boundary) < slots("gpu_09_refill_deferred", &boundary));
         let interior = work(INTERIOR, 64, 64, 2000);
         assert!(slots("gpu_06_lane_refill", &interior) > slots("gpu_04_whole_gpu", &interior));
     }

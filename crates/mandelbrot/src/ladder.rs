@@ -28,4 +28,6 @@ pub const GPU: &[GpuRung] = &[
     gpu::deferred_count(kernel!("gpu_07_deferred_count"), "count by blocks, replay the last one"),
     gpu::deferred_check(kernel!("gpu_08_deferred_check"), "compare once a block, replay the last one"),
     gpu::refill_deferred(kernel!("gpu_09_refill_deferred"), "lane refill and deferred check together"),
+    gpu::scaled(kernel!("gpu_10_scaled"), "four instructions an iteration, with y on a moving scale"),
+    gpu::refill_scaled(kernel!("gpu_11_refill_scaled"), "lane refill and scaled y together"),
 ];
