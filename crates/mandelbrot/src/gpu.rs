@@ -82,7 +82,6 @@ impl Work {
     fn count(&self, px: u32, py: u32) -> u32 {
         self.counts[py as usize * self.problem.width as usize + px as usize]
     }
-
 }
 
 /// What a stretch of code costs a warp.
