@@ -129,11 +129,6 @@ enum Check {
 }
 
 impl Check {
-    /// Whether a block of unchecked iterations is compared once, at its end.
-    fn is_deferred(self) -> bool {
-        matches!(self, Self::Deferred | Self::DeferredScaled)
-    }
-
     /// Whether deferring could change the count of `c`, which is then counted like [`Check::Each`]: as the kernels
     /// decide it.
     fn refuses(self, cx: f32, cy: f32) -> bool {
@@ -734,6 +729,11 @@ mod tests {
         assert_eq!(aligned.store_sectors, 64.0 * 40.0 * 4.0 / 32.0);
     }
 
+    /// Whether a block is compared only at its end.
+    fn is_deferred(check: Check) -> bool {
+        matches!(check, Check::Deferred | Check::DeferredScaled)
+    }
+
     /// Blocks of one lane by running the kernel's loop, and counting blocks of its replay.
     fn run_lane(check: Check, iterations: u32, replay: u32, cx: f32, cy: f32, max_iter: u32) -> (u32, u32) {
         let inside = |x: f32, y: f32| x.mul_add(x, y * y) <= 4.0;
@@ -765,7 +765,7 @@ mod tests {
             blocks += 1;
             let (mut xb, mut yb, mut ignored) = (x, y, 0);
             let alive = block(&mut xb, &mut yb, &mut ignored, iterations);
-            if !(if check.is_deferred() { inside(xb, yb) } else { alive }) {
+            if !(if is_deferred(check) { inside(xb, yb) } else { alive }) {
                 break;
             }
             (x, y, n) = (xb, yb, n + iterations);
@@ -801,7 +801,7 @@ mod tests {
                     assert_eq!(got, want.0, "{} at {px},{py} of {:?}: {n}", rung.stem(), p);
                     // A pixel that is still inside at max_iter may leave in the rest of its last block, and is then
                     // replayed; the model leaves that out.
-                    if n < p.max_iter || (!m.check.is_deferred() && p.max_iter % m.iterations == 0) {
+                    if n < p.max_iter || (!is_deferred(m.check) && p.max_iter % m.iterations == 0) {
                         assert_eq!(m.replays(&w, px, py), want.1, "{} at {px},{py} of {:?}: {n}", rung.stem(), p);
                     }
                 }
