@@ -223,6 +223,19 @@ impl GpuRung {
         args
     }
 
+    /// FP32 instructions that the rung's formulation needs for one iteration of one warp: the least that its ceiling
+    /// counts. Loops, counts and replays are overhead.
+    pub fn arithmetic_per_iteration(&self) -> f64 {
+        match self.model.check {
+            // 1 mul, 3 fma, 2 add, 1 comparison.
+            Check::Each | Check::DeferredCount => 7.0,
+            // Without the |z|^2 (1 fma) and its comparison.
+            Check::Deferred => 5.0,
+            // Without the x + x.
+            Check::DeferredScaled => 4.0,
+        }
+    }
+
     /// Schedulers that the rung uses on a device with `sms` SMs.
     pub fn schedulers(&self, sms: u32) -> u32 {
         match self.model.warps {

@@ -5,7 +5,6 @@
 
 // The one room with unsafe code: asm kernels, vector intrinsics and the non-temporal copy.
 #[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code)]
 mod avx512;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "cpu/portable.rs"]

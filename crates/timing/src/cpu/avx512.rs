@@ -3,6 +3,7 @@
 //! The mixes are assembly, so that what runs is what was counted: a compiler would fuse, reorder or drop. The
 //! assembler repeats the mix once per accumulator and moves on to the next accumulator after each instruction, so an
 //! instruction depends on one issued a full turn ago and the pipes, not latency, set the pace.
+#![allow(unsafe_code)]
 
 use std::arch::asm;
 use std::arch::x86_64::{
