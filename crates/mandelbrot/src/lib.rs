@@ -3,5 +3,6 @@
 pub mod cpu;
 pub mod gpu;
 pub mod ladder;
+pub mod palette;
 pub mod reference;
 pub mod view;

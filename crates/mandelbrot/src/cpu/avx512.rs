@@ -152,8 +152,8 @@ methods! { U32x16:
     mul(self, b: U32x16) -> U32x16 = U32x16(_mm512_mullo_epi32(self.0, b.0));
     /// Lanes of `among` with `self < b`.
     lt(self, among: Mask, b: U32x16) -> Mask = _mm512_mask_cmplt_epu32_mask(among, self.0, b.0);
-    /// Least of the lanes of `mask`; `u32::MAX` if there are none.
-    min_where(self, mask: Mask) -> u32 = _mm512_mask_reduce_min_epu32(mask, self.0);
+    /// The lanes of `b` in `mask`, of `self` elsewhere.
+    select(self, mask: Mask, b: U32x16) -> U32x16 = U32x16(_mm512_mask_blend_epi32(mask, self.0, b.0));
     /// Nearest f32.
     to_f32(self) -> F32x16 = F32x16(_mm512_cvtepu32_ps(self.0));
     /// The lanes of `mask`, moved to the front; zeros behind.

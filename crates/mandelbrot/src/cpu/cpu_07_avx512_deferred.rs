@@ -29,14 +29,21 @@ pub fn run_with<const K: usize>(problem: &Problem, out: &mut [u32]) {
 
 struct Deferred;
 
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Constants {
+    cx: [f32; LANES],
+    cy: [f32; LANES],
+}
+
 impl Block for Deferred {
-    type Constants = [[f32; LANES]; 2];
+    type Constants = Constants;
 
     #[inline(always)]
-    fn constants(_: Avx512, cx: F32x16, cy: F32x16) -> Self::Constants {
-        let mut constants = [[0.0; LANES]; 2];
-        cx.store(&mut constants[0]);
-        cy.store(&mut constants[1]);
+    fn constants(_: Avx512, cx: F32x16, cy: F32x16) -> Constants {
+        let mut constants = Constants { cx: [0.0; LANES], cy: [0.0; LANES] };
+        cx.store(&mut constants.cx);
+        cy.store(&mut constants.cy);
         constants
     }
 
@@ -46,14 +53,17 @@ impl Block for Deferred {
     }
 
     #[inline(always)]
-    fn run<const K: usize>(simd: Avx512, x: &mut [F32x16; K], y: &mut [F32x16; K], constants: &[Self::Constants; K]) {
-        for _ in 0..BLOCK {
-            for v in 0..K {
-                let [cx, cy] = &constants[v];
-                let y2 = y[v].mul(y[v]);
-                let xn = x[v].mul_add(x[v], simd.load_f32(cx).sub(y2));
-                y[v] = x[v].add(x[v]).mul_add(y[v], simd.load_f32(cy));
-                x[v] = xn;
+    fn run<const K: usize>(simd: Avx512, x: &mut [F32x16; K], y: &mut [F32x16; K], constants: &[Constants; K]) {
+        // Two iterations in one round: x' takes the register of t, and after two x is back in its own without a move.
+        for _ in 0..BLOCK / 2 {
+            for _ in 0..2 {
+                for v in 0..K {
+                    let Constants { cx, cy } = &constants[v];
+                    let y2 = y[v].mul(y[v]);
+                    let xn = x[v].mul_add(x[v], simd.load_f32(cx).sub(y2));
+                    y[v] = x[v].add(x[v]).mul_add(y[v], simd.load_f32(cy));
+                    x[v] = xn;
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ use super::deferred::{BLOCK, Block, CHUNK, Flight, off_the_guard_band};
 use crate::view::Problem;
 
 /// Vectors in flight.
-pub(crate) const IN_FLIGHT: usize = 6;
+pub(crate) const IN_FLIGHT: usize = 7;
 
 /// Counts of `problem`, row-major.
 pub fn run(problem: &Problem, out: &mut [u32]) {
@@ -44,27 +44,39 @@ pub fn run_with<const K: usize>(problem: &Problem, out: &mut [u32]) {
 
 pub(crate) struct Scaled;
 
-/// Scale of y before iteration `i` of a block: 2^8, 2^7, .. 2^-8.
-const fn scale(i: u32) -> f32 {
-    f32::from_bits((127 + BLOCK / 2 - i) << 23)
+/// Iterations after which the scale comes round.
+const PERIOD: usize = 8;
+
+/// Factor that brings 2^-4 back to 2^4, halfway through the period.
+const RAISE: f32 = 256.0;
+
+/// Scale of y after iteration `i` of a period: 2^-1, .. 2^-4, then 2^3, .. 1.
+const fn scale_after(i: usize) -> f32 {
+    let exponent = if i < PERIOD / 2 { -1 - i as i32 } else { (PERIOD - 1 - i) as i32 };
+    power_of_two(exponent)
 }
 
-/// `1 / scale(i)^2` for each iteration.
-const UNSCALE_SQUARE: [f32; BLOCK as usize] = {
-    let mut table = [0.0; BLOCK as usize];
+const fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((127 + exponent) << 23).cast_unsigned())
+}
+
+/// 1 / s^2 for the scale s before each iteration, which is twice the one after it.
+const UNSCALE_SQUARE: [f32; PERIOD] = {
+    let mut table = [0.0; PERIOD];
     let mut i = 0;
-    while i < BLOCK {
-        table[i as usize] = 1.0 / (scale(i) * scale(i));
+    while i < PERIOD {
+        table[i] = 0.25 / (scale_after(i) * scale_after(i));
         i += 1;
     }
     table
 };
 
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(crate) struct Constants {
     cx: [f32; LANES],
-    /// `scale(i + 1) * cy` for iteration `i`.
-    cy: [[f32; LANES]; BLOCK as usize],
+    /// `scale_after(i) * cy` for iteration `i` of a period.
+    cy: [[f32; LANES]; PERIOD],
 }
 
 impl Block for Scaled {
@@ -72,10 +84,10 @@ impl Block for Scaled {
 
     #[inline(always)]
     fn constants(simd: Avx512, cx: F32x16, cy: F32x16) -> Constants {
-        let mut constants = Constants { cx: [0.0; LANES], cy: [[0.0; LANES]; BLOCK as usize] };
+        let mut constants = Constants { cx: [0.0; LANES], cy: [[0.0; LANES]; PERIOD] };
         cx.store(&mut constants.cx);
-        for (i, scaled) in (1..).zip(&mut constants.cy) {
-            cy.mul(simd.f32(scale(i))).store(scaled);
+        for (i, scaled) in constants.cy.iter_mut().enumerate() {
+            cy.mul(simd.f32(scale_after(i))).store(scaled);
         }
         constants
     }
@@ -85,27 +97,27 @@ impl Block for Scaled {
         let at_least = |value: f32, c: F32x16| simd.f32(value).le(Mask::MAX, c);
         let (ax, ay) = (cx.abs(), cy.abs());
         let real = ay.eq(Mask::MAX, simd.f32(0.0));
-        let p = |exponent: i32| f32::from_bits(((127 + exponent) << 23).cast_unsigned());
-        let normal = at_least(p(-60), ay) & at_least(p(-80), ax);
-        off_the_guard_band(simd, among, cx, cy) & (real | normal | at_least(p(-5), ay))
+        let normal = at_least(power_of_two(-60), ay) & at_least(power_of_two(-80), ax);
+        off_the_guard_band(simd, among, cx, cy) & (real | normal | at_least(power_of_two(-9), ay))
     }
 
     #[inline(always)]
     fn run<const K: usize>(simd: Avx512, x: &mut [F32x16; K], y: &mut [F32x16; K], constants: &[Constants; K]) {
-        let up = simd.f32(scale(0));
-        for v in 0..K {
-            y[v] = y[v].mul(up);
-        }
-        for i in 0..BLOCK as usize {
-            let unscale = simd.f32(UNSCALE_SQUARE[i]);
-            for v in 0..K {
-                let t = y[v].mul(y[v]).neg_mul_add(unscale, simd.load_f32(&constants[v].cx));
-                y[v] = x[v].mul_add(y[v], simd.load_f32(&constants[v].cy[i]));
-                x[v] = x[v].mul_add(x[v], t);
+        let raise = simd.f32(RAISE);
+        for _ in 0..BLOCK as usize / PERIOD {
+            for (i, unscale) in UNSCALE_SQUARE.into_iter().enumerate() {
+                if i == PERIOD / 2 {
+                    for y in y.iter_mut() {
+                        *y = y.mul(raise);
+                    }
+                }
+                let unscale = simd.f32(unscale);
+                for v in 0..K {
+                    let t = y[v].mul(y[v]).neg_mul_add(unscale, simd.load_f32(&constants[v].cx));
+                    y[v] = x[v].mul_add(y[v], simd.load_f32(&constants[v].cy[i]));
+                    x[v] = x[v].mul_add(x[v], t);
+                }
             }
-        }
-        for v in 0..K {
-            y[v] = y[v].mul(up);
         }
     }
 }

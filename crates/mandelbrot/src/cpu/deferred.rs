@@ -38,9 +38,8 @@ const WIDE: usize = 4;
 /// Pixels in one chunk of the output: the unit in which workers take them.
 pub(crate) const CHUNK: usize = 256;
 
-/// Lanes that must be idle before a vector is serviced, in most blocks and in every eighth.
-const IDLE: u32 = 4;
-const RARELY: u32 = 8;
+/// Idle lanes, summed over blocks, that make a service worth its time: about as long as the service takes.
+const IDLE: u32 = 64;
 
 /// Survivors of a whole seed, on top of fewer than a vector left over, and room to store a whole vector at the end.
 const QUEUE: usize = (WIDE + 2) * LANES;
@@ -60,6 +59,12 @@ pub(crate) trait Block: Sized {
     fn run<const K: usize>(simd: Avx512, x: &mut [F32x16; K], y: &mut [F32x16; K], constants: &[Self::Constants; K]);
 }
 
+/// Lanes of any vector. Not a comparison of arrays, which would take the masks through memory.
+#[inline(always)]
+fn any(masks: &[Mask]) -> Mask {
+    masks.iter().fold(0, |any, mask| any | mask)
+}
+
 /// `|c|^2 <= 4 - 1e-3`.
 #[inline(always)]
 pub(crate) fn off_the_guard_band(simd: Avx512, among: Mask, cx: F32x16, cy: F32x16) -> Mask {
@@ -74,23 +79,42 @@ pub(crate) struct Flight<'a, 'p, B, N, const K: usize> {
     pub(crate) block: std::marker::PhantomData<(B, &'a ())>,
 }
 
-/// One vector in flight: the last saved state of each lane, and whose it is.
+/// What a block reads and writes, together in less than 4 KiB: a load whose address equals that of an earlier store in the
+/// low 12 bits waits for the store.
+#[repr(align(4096))]
+struct Hot<C, const K: usize> {
+    constants: [C; K],
+    saves: [Save; K],
+    /// Block at whose end no whole block is left before `max_iter`.
+    deadlines: [Deadline; K],
+}
+
 #[derive(Clone, Copy)]
-struct Slot {
+#[repr(align(64))]
+struct Deadline([u32; LANES]);
+
+/// The last state of each lane that was inside, and the block at whose end that was.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Save {
     x: [f32; LANES],
     y: [f32; LANES],
+    block: [u32; LANES],
+}
+
+/// Whose lanes a vector in flight holds.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Slot {
     cx: [f32; LANES],
     cy: [f32; LANES],
-    /// Block at whose end the state was saved.
-    saved: [u32; LANES],
-    /// Block at whose end no whole block is left before `max_iter`.
-    deadline: [u32; LANES],
     pixel: [u32; LANES],
     /// Lanes that hold a pixel.
     busy: Mask,
 }
 
 /// Orbits that wait for a lane, or for their replay.
+#[repr(align(64))]
 struct Queue {
     x: [f32; QUEUE],
     y: [f32; QUEUE],
@@ -135,11 +159,10 @@ struct Field<'a, 'p, B: Block, N, const K: usize> {
     survivors: Queue,
     replays: Queue,
     slots: [Slot; K],
-    constants: [B::Constants; K],
+    hot: Hot<B::Constants, K>,
     seed: u32,
     /// Blocks that a survivor flies.
     blocks: u32,
-    next_deadline: u32,
 }
 
 impl<'a, B, N, const K: usize> Kernel for Flight<'a, '_, B, N, K>
@@ -165,65 +188,63 @@ where
             exhausted: false,
             survivors: Queue::new(),
             replays: Queue::new(),
-            slots: [Slot { x: f, y: f, cx: f, cy: f, saved: u, deadline: u, pixel: u, busy: 0 }; K],
-            constants: [B::constants(simd, zero, zero); K],
+            slots: [Slot { cx: f, cy: f, pixel: u, busy: 0 }; K],
+            hot: Hot {
+                constants: [B::constants(simd, zero, zero); K],
+                saves: [Save { x: f, y: f, block: u }; K],
+                deadlines: [Deadline(u); K],
+            },
             seed,
             blocks: (problem.max_iter - seed) / BLOCK,
-            next_deadline: u32::MAX,
         };
         let (mut x, mut y) = ([zero; K], [zero; K]);
         let mut inside = [0 as Mask; K];
         let mut block = 0u32;
 
+        // The first service fills all lanes.
+        let mut idle = IDLE;
         loop {
-            // Service the vectors with idle lanes. When no pixel is left to take, idle lanes just stay.
-            let idle = if field.exhausted {
-                u32::MAX
-            } else if block.is_multiple_of(RARELY) {
-                1
-            } else {
-                IDLE
-            };
-            let at_deadline = block >= field.next_deadline;
-            for v in 0..K {
-                if at_deadline || inside[v].count_zeros() >= idle {
-                    inside[v] = simd.run_out_of_line(Service { field: &mut field, v, block, inside: inside[v] });
-                    x[v] = simd.load_f32(&field.slots[v].x);
-                    y[v] = simd.load_f32(&field.slots[v].y);
+            if idle >= IDLE && !field.exhausted {
+                idle = 0;
+                inside = simd.run_out_of_line(Service { field: &mut field, block, inside });
+                // All of them: a save of a lane inside is its state, and no register need survive the call.
+                for v in 0..K {
+                    (x[v], y[v]) = (simd.load_f32(&field.hot.saves[v].x), simd.load_f32(&field.hot.saves[v].y));
                 }
             }
-            if at_deadline {
-                simd.run_out_of_line(FindDeadline { field: &mut field });
-            }
-            if field.exhausted && inside == [0; K] {
+            if field.exhausted && any(&inside) == 0 {
                 break;
             }
 
-            B::run(simd, &mut x, &mut y, &field.constants);
+            B::run(simd, &mut x, &mut y, &field.hot.constants);
             block += 1;
             let now = simd.u32(block);
+            // One number, since separate population counts would be gathered into a vector, at the expense of its ports.
+            let mut busy = 0u128;
             for v in 0..K {
                 inside[v] = x[v].mul_add(x[v], y[v].mul(y[v])).le(inside[v], four);
-                x[v].store_where(inside[v], &mut field.slots[v].x);
-                y[v].store_where(inside[v], &mut field.slots[v].y);
-                now.store_where(inside[v], &mut field.slots[v].saved);
+                let save = &mut field.hot.saves[v];
+                x[v].store_where(inside[v], &mut save.x);
+                y[v].store_where(inside[v], &mut save.y);
+                now.store_where(inside[v], &mut save.block);
+                inside[v] = now.lt(inside[v], simd.load_u32(&field.hot.deadlines[v].0));
+                busy |= u128::from(inside[v]) << (LANES * v);
             }
+            idle += (K * LANES) as u32 - busy.count_ones();
         }
-        for v in 0..K {
-            simd.run_out_of_line(Service { field: &mut field, v, block, inside: 0 });
-        }
+        simd.run_out_of_line(Service { field: &mut field, block, inside });
         while field.replays.len > 0 {
             field.replay(simd);
         }
     }
 }
 
-/// Sends the idle lanes of vector `v` to the replay and gives them new pixels; returns the lanes in use.
+/// Services every vector with idle lanes: sends their orbits to the replay and gives them new ones. Returns the lanes in
+/// use.
 struct Service<'f, 'a, 'p, B: Block, N, const K: usize> {
     field: &'f mut Field<'a, 'p, B, N, K>,
-    v: usize,
     block: u32,
-    inside: Mask,
+    inside: [Mask; K],
 }
 
 impl<'a, B, N, const K: usize> Kernel for Service<'_, 'a, '_, B, N, K>
@@ -231,78 +252,17 @@ where
     B: Block,
     N: FnMut() -> Option<(usize, &'a mut [u32])>,
 {
-    type Output = Mask;
+    type Output = [Mask; K];
 
     #[inline(always)]
-    fn run(self, simd: Avx512) -> Mask {
-        let Self { field, v, block, inside } = self;
-        let slot = &mut field.slots[v];
-        let (x, y) = (simd.load_f32(&slot.x), simd.load_f32(&slot.y));
-        let (cx, cy) = (simd.load_f32(&slot.cx), simd.load_f32(&slot.cy));
-        let (deadline, pixel) = (simd.load_u32(&slot.deadline), simd.load_u32(&slot.pixel));
-        // A pixel that is `left` blocks before its deadline has made `seed + (blocks - left) * BLOCK` iterations.
-        let saved = simd.load_u32(&slot.saved);
-        let flying = simd.u32(block).lt(inside, deadline);
-        let done = slot.busy & !flying;
-        if done != 0 {
-            let origin = simd.u32(field.seed.wrapping_add(field.blocks * BLOCK));
-            let n = saved.sub(deadline).mul(simd.u32(BLOCK)).add(origin);
-            field.replays.push(done, [x, y, cx, cy], n, pixel);
-            slot.busy = flying;
-            if field.replays.len >= WIDE * LANES {
-                field.replay(simd);
+    fn run(self, simd: Avx512) -> [Mask; K] {
+        let Self { field, block, mut inside } = self;
+        for (v, inside) in inside.iter_mut().enumerate() {
+            if *inside != Mask::MAX {
+                *inside = field.service(simd, v, block, *inside);
             }
         }
-
-        let wanted = (!flying).count_ones() as usize;
-        while field.survivors.len < wanted && !field.exhausted {
-            field.seed(simd);
-        }
-        let count = wanted.min(field.survivors.len);
-        if count == 0 {
-            return flying;
-        }
-        // The lowest `count` of the free lanes.
-        let mut free = !flying;
-        for _ in count..wanted {
-            free &= !(1 << (LANES as u32 - 1 - free.leading_zeros()));
-        }
-        let queue = &mut field.survivors;
-        queue.len -= count;
-        let at = queue.len;
-        let (cx, cy) =
-            (cx.expand(free, simd.load_f32(&queue.cx[at..])), cy.expand(free, simd.load_f32(&queue.cy[at..])));
-        let slot = &mut field.slots[v];
-        x.expand(free, simd.load_f32(&queue.x[at..])).store(&mut slot.x);
-        y.expand(free, simd.load_f32(&queue.y[at..])).store(&mut slot.y);
-        cx.store(&mut slot.cx);
-        cy.store(&mut slot.cy);
-        pixel.expand(free, simd.load_u32(&queue.pixel[at..])).store(&mut slot.pixel);
-        simd.u32(block).store_where(free, &mut slot.saved);
-        simd.u32(block + field.blocks).store_where(free, &mut slot.deadline);
-        slot.busy = flying | free;
-        field.constants[v] = B::constants(simd, cx, cy);
-        // All pixels fly equally long, so a new deadline is never the first, unless it is the only one.
-        field.next_deadline = field.next_deadline.min(block + field.blocks);
-        flying | free
-    }
-}
-
-/// Finds the first deadline of all lanes in use.
-struct FindDeadline<'f, 'a, 'p, B: Block, N, const K: usize> {
-    field: &'f mut Field<'a, 'p, B, N, K>,
-}
-
-impl<B: Block, N, const K: usize> Kernel for FindDeadline<'_, '_, '_, B, N, K> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self, simd: Avx512) {
-        let mut first = u32::MAX;
-        for slot in &self.field.slots {
-            first = first.min(simd.load_u32(&slot.deadline).min_where(slot.busy));
-        }
-        self.field.next_deadline = first;
+        inside
     }
 }
 
@@ -311,6 +271,61 @@ where
     B: Block,
     N: FnMut() -> Option<(usize, &'a mut [u32])>,
 {
+    /// Sends the lanes of vector `v` that are not `flying` to the replay and gives them new pixels; returns the lanes in use.
+    #[inline(always)]
+    fn service(&mut self, simd: Avx512, v: usize, block: u32, flying: Mask) -> Mask {
+        let (slot, save) = (&mut self.slots[v], &mut self.hot.saves[v]);
+        let (x, y) = (simd.load_f32(&save.x), simd.load_f32(&save.y));
+        let (cx, cy) = (simd.load_f32(&slot.cx), simd.load_f32(&slot.cy));
+        let (deadline, pixel) = (simd.load_u32(&self.hot.deadlines[v].0), simd.load_u32(&slot.pixel));
+        // A pixel saved `left` blocks before its deadline has made `at_deadline - left * BLOCK` iterations.
+        let at_deadline = self.seed + self.blocks * BLOCK;
+        let saved = simd.load_u32(&save.block);
+        let mut unfinished = slot.busy & !flying;
+        if at_deadline == self.problem.max_iter {
+            // The seed has set the counts of all survivors to `max_iter`.
+            unfinished = saved.lt(unfinished, deadline);
+        }
+        slot.busy = flying;
+        if unfinished != 0 {
+            let n = saved.sub(deadline).mul(simd.u32(BLOCK)).add(simd.u32(at_deadline));
+            self.replays.push(unfinished, [x, y, cx, cy], n, pixel);
+            if self.replays.len >= WIDE * LANES {
+                self.replay(simd);
+            }
+        }
+
+        let wanted = flying.count_zeros() as usize;
+        while self.survivors.len < wanted && !self.exhausted {
+            self.seed(simd);
+        }
+        let count = wanted.min(self.survivors.len);
+        if count == 0 {
+            return flying;
+        }
+        // The lowest `count` of the free lanes.
+        let mut free = !flying;
+        for _ in count..wanted {
+            free &= !(1 << (LANES as u32 - 1 - free.leading_zeros()));
+        }
+        let queue = &mut self.survivors;
+        queue.len -= count;
+        let at = queue.len;
+        let (cx, cy) =
+            (cx.expand(free, simd.load_f32(&queue.cx[at..])), cy.expand(free, simd.load_f32(&queue.cy[at..])));
+        let (slot, save) = (&mut self.slots[v], &mut self.hot.saves[v]);
+        x.expand(free, simd.load_f32(&queue.x[at..])).store(&mut save.x);
+        y.expand(free, simd.load_f32(&queue.y[at..])).store(&mut save.y);
+        cx.store(&mut slot.cx);
+        cy.store(&mut slot.cy);
+        pixel.expand(free, simd.load_u32(&queue.pixel[at..])).store(&mut slot.pixel);
+        simd.u32(block).store_where(free, &mut save.block);
+        simd.u32(block + self.blocks).store_where(free, &mut self.hot.deadlines[v].0);
+        slot.busy = flying | free;
+        self.hot.constants[v] = B::constants(simd, cx, cy);
+        flying | free
+    }
+
     /// Stage 1 for the next pixels of the chunk, at most 64; takes the next chunk first if there is none left.
     #[inline(always)]
     fn seed(&mut self, simd: Avx512) {
@@ -333,23 +348,26 @@ where
             (cx[v], cy[v]) = (simd.load_f32(mx), simd.load_f32(my));
             inside[v] = lanes[v];
         }
-        for step in 0..self.seed {
-            for v in 0..WIDE {
-                let y2 = y[v].mul(y[v]);
-                inside[v] = x[v].mul_add(x[v], y2).le(inside[v], four);
-                n[v] = n[v].add_where(inside[v], one);
-                let xn = x[v].mul_add(x[v], cx[v].sub(y2));
-                y[v] = x[v].add(x[v]).mul_add(y[v], cy[v]);
-                x[v] = xn;
+        let mut left = self.seed;
+        while left > 0 && any(&inside) != 0 {
+            let steps = left.min(4);
+            for _ in 0..steps {
+                for v in 0..WIDE {
+                    let y2 = y[v].mul(y[v]);
+                    inside[v] = x[v].mul_add(x[v], y2).le(inside[v], four);
+                    n[v] = n[v].add_where(inside[v], one);
+                    let xn = x[v].mul_add(x[v], cx[v].sub(y2));
+                    y[v] = x[v].add(x[v]).mul_add(y[v], cy[v]);
+                    x[v] = xn;
+                }
             }
-            if step % 4 == 3 && inside == [0; WIDE] {
-                break;
-            }
+            left -= steps;
         }
         let last = self.chunks.len() - 1;
         for v in 0..WIDE {
             let count = lanes[v].count_ones() as usize;
-            n[v].store_front(&mut self.chunks[last][self.taken..self.taken + count]);
+            let result = n[v].select(inside[v], simd.u32(self.problem.max_iter));
+            result.store_front(&mut self.chunks[last][self.taken..self.taken + count]);
             if self.blocks > 0 && inside[v] != 0 {
                 let first = (last * CHUNK + self.taken) as u32;
                 let pixel = simd.u32(first).add(simd.iota());
@@ -394,7 +412,7 @@ where
             n[v] = simd.load_u32(&queue.n[at..]);
             inside[v] = front(count.saturating_sub(v * LANES));
         }
-        while inside != [0; WIDE] {
+        while any(&inside) != 0 {
             for v in 0..WIDE {
                 let y2 = y[v].mul(y[v]);
                 inside[v] = x[v].mul_add(x[v], y2).le(n[v].lt(inside[v], max_iter), four);
@@ -404,9 +422,8 @@ where
                 x[v] = xn;
             }
         }
-        for v in 0..WIDE {
-            let at = start + v * LANES;
-            n[v].store(&mut queue.n[at..]);
+        for (v, n) in n.iter().enumerate() {
+            n.store(&mut queue.n[start + v * LANES..]);
         }
         for (&n, &pixel) in queue.n[start..start + count].iter().zip(&queue.pixel[start..start + count]) {
             self.chunks[pixel as usize / CHUNK][pixel as usize % CHUNK] = n;

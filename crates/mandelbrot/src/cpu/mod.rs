@@ -3,7 +3,12 @@
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+pub mod c_baseline;
 pub mod cpu_00_scalar;
+pub mod cpu_01_c_plain;
+pub mod cpu_02_c_autovec;
+#[cfg(target_arch = "x86_64")]
+pub mod cpu_03_avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod cpu_04_avx512;
 #[cfg(target_arch = "x86_64")]
@@ -14,6 +19,10 @@ pub mod cpu_06_avx512_refill;
 pub mod cpu_07_avx512_deferred;
 #[cfg(target_arch = "x86_64")]
 pub mod cpu_08_avx512_scaled;
+#[cfg(target_arch = "x86_64")]
+pub mod cpu_09_multicore;
+#[cfg(target_arch = "x86_64")]
+pub mod cpu_10_multicore_scaled;
 #[cfg(target_arch = "x86_64")]
 mod deferred;
 #[cfg(target_arch = "x86_64")]
