@@ -46,10 +46,15 @@ pub struct CpuRung {
     pub in_flight: u32,
     /// What one iteration of one vector costs.
     pub mix: Mix,
+    /// Whether finished pixels are replaced at once; otherwise `lanes * in_flight` neighbours of a row run until the
+    /// last of them is done.
+    pub refill: bool,
     /// Whether it uses all threads of the pool.
     pub multicore: bool,
     /// Whether it can run here; the error is the reason of the skip.
     pub available: fn() -> Result<(), String>,
+    /// How a compiler made it, where that is not ours to say: compiler, flags, what its vectoriser did.
+    pub how: fn() -> Option<&'static str>,
     /// Counts of the problem, row-major; `out` is `problem.pixels()` long. Panics where it is not available.
     pub run: fn(&Problem, &mut [u32]),
 }
@@ -72,8 +77,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 1,
         in_flight: 1,
         mix: SCALAR,
+        refill: false,
         multicore: false,
         available: || Ok(()),
+        how: || None,
         run: cpu::cpu_00_scalar::run,
     },
     CpuRung {
@@ -83,8 +90,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 1,
         in_flight: 1,
         mix: SCALAR_PLAIN,
+        refill: false,
         multicore: false,
         available: || cpu::c_baseline::Compiled::plain().map(|_| ()),
+        how: || cpu::c_baseline::Compiled::plain().ok().map(|c| c.how),
         run: cpu::cpu_01_c_plain::run,
     },
     CpuRung {
@@ -94,8 +103,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || cpu::c_baseline::Compiled::lanes().map_or(16, |compiled| compiled.vector_lanes),
         in_flight: 4,
         mix: MASK_VECTOR,
+        refill: false,
         multicore: false,
         available: || cpu::c_baseline::Compiled::lanes().map(|_| ()),
+        how: || cpu::c_baseline::Compiled::lanes().ok().map(|c| c.how),
         run: cpu::cpu_02_c_autovec::run,
     },
     CpuRung {
@@ -105,8 +116,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 8,
         in_flight: 2,
         mix: MASK_VECTOR,
+        refill: false,
         multicore: false,
         available: avx2,
+        how: || None,
         run: x86::cpu_03_avx2,
     },
     CpuRung {
@@ -116,8 +129,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 1,
         mix: MASK_REGISTER,
+        refill: false,
         multicore: false,
         available: avx512,
+        how: || None,
         run: x86::cpu_04_avx512,
     },
     CpuRung {
@@ -127,8 +142,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 4,
         mix: MASK_REGISTER,
+        refill: false,
         multicore: false,
         available: avx512,
+        how: || None,
         run: x86::cpu_05_avx512_ilp,
     },
     CpuRung {
@@ -138,8 +155,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 5,
         mix: MASK_REGISTER,
+        refill: true,
         multicore: false,
         available: avx512,
+        how: || None,
         run: x86::cpu_06_avx512_refill,
     },
     CpuRung {
@@ -149,8 +168,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 6,
         mix: DEFERRED,
+        refill: true,
         multicore: false,
         available: avx512,
+        how: || None,
         run: x86::cpu_07_avx512_deferred,
     },
     CpuRung {
@@ -160,8 +181,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 7,
         mix: SCALED,
+        refill: true,
         multicore: false,
         available: avx512,
+        how: || None,
         run: x86::cpu_08_avx512_scaled,
     },
     CpuRung {
@@ -171,8 +194,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 1,
         mix: MASK_REGISTER,
+        refill: false,
         multicore: true,
         available: avx512,
+        how: || None,
         run: x86::cpu_09_multicore,
     },
     CpuRung {
@@ -182,8 +207,10 @@ pub const CPU: &[CpuRung] = &[
         lanes: || 16,
         in_flight: 7,
         mix: SCALED,
+        refill: true,
         multicore: true,
         available: avx512,
+        how: || None,
         run: x86::cpu_10_multicore_scaled,
     },
 ];

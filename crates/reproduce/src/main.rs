@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// All studies, in the order they run.
-const STUDIES: &[fn() -> report::study::Study] = &[];
+const STUDIES: &[fn() -> report::study::Study] = &[mandelbrot::study];
 
 fn main() -> ExitCode {
     let studies: Vec<_> = STUDIES.iter().map(|study| study()).collect();

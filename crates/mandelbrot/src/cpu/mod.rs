@@ -25,6 +25,7 @@ pub mod cpu_09_multicore;
 pub mod cpu_10_multicore_scaled;
 #[cfg(target_arch = "x86_64")]
 mod deferred;
+pub mod model;
 #[cfg(target_arch = "x86_64")]
 mod pixels;
 

@@ -1,0 +1,183 @@
+//! The published claims about this study and how each is judged.
+
+use report::Report;
+use report::finding::{Answer, FindingSpec, Needs, Predicate, PublishedValue, Select};
+use report::study::Target;
+use timing::record::Run;
+
+use crate::measure::NAME;
+
+const NOTES: &str = "engineering notes on SIMD and CUDA Mandelbrot, section 1 and findings";
+const ADA: &str = "RTX 4000 Ada";
+const NOTES_CPU: &str = "the notes' CPU, not named";
+
+/// The size at which the claims about one lane and one warp are judged: every rung runs it.
+const WHOLE: &[(&str, &str)] = &[("view", "whole"), ("max_iter", "256")];
+
+const fn cpu(rungs: &'static [&'static str]) -> Select {
+    Select::new(NAME, rungs, "cpu").at(WHOLE)
+}
+
+const fn gpu(rungs: &'static [&'static str]) -> Select {
+    Select::new(NAME, rungs, "gpu").at(WHOLE)
+}
+
+/// CPU rungs on one core.
+const ONE_CORE: &[&str] = &["cpu_02_avx2", "cpu_03_avx512"];
+
+/// GPU rungs with one pixel per thread that fill the device.
+const WIDE: &[&str] = &[
+    "gpu_04_whole_gpu",
+    "gpu_06_lane_refill",
+    "gpu_07_deferred_count",
+    "gpu_08_deferred_check",
+    "gpu_09_refill_deferred",
+    "gpu_10_scaled",
+    "gpu_11_refill_scaled",
+];
+/// GPU rungs with two pixels per thread, each with its one-pixel twin.
+const ILP_PAIRS: [(&str, &str); 2] =
+    [("gpu_02_one_warp_ilp2", "gpu_01_one_warp"), ("gpu_05_whole_gpu_ilp2", "gpu_04_whole_gpu")];
+
+/// All claims, in order.
+pub fn findings() -> Vec<FindingSpec> {
+    let claim = |id, statement, text, ratio, machine, needs, predicate| FindingSpec {
+        id,
+        statement,
+        source: NOTES,
+        published: PublishedValue { text, ratio },
+        machine,
+        needs,
+        predicate,
+        rungs: &[],
+    };
+    vec![
+        claim(
+            "mandelbrot.cpu-simd",
+            "The best CPU rung on one core beats the scalar loop about tenfold.",
+            "29.7 -> 2.99 ms",
+            Some(29.7 / 2.99),
+            NOTES_CPU,
+            Needs::CPU,
+            Predicate::Ratio { slow: cpu(&["cpu_00_scalar"]), fast: cpu(ONE_CORE) },
+        ),
+        claim(
+            "mandelbrot.cpu-ilp",
+            "Several pixel vectors in flight make the AVX-512 rung faster.",
+            "1.6x",
+            Some(1.6),
+            NOTES_CPU,
+            Needs::AVX512,
+            Predicate::Ratio { slow: cpu(&["cpu_04_avx512"]), fast: cpu(&["cpu_05_avx512_ilp"]) },
+        ),
+        claim(
+            "mandelbrot.gpu-simt",
+            "A full warp of 32 lanes beats a single lane about 22 times.",
+            "311 -> 14.1 ms",
+            Some(311.0 / 14.1),
+            ADA,
+            Needs::GPU,
+            Predicate::Ratio { slow: gpu(&["gpu_00_one_lane"]), fast: gpu(&["gpu_01_one_warp"]) },
+        ),
+        claim(
+            "mandelbrot.gpu-ilp-hurts",
+            "On one warp, two pixels per thread are slower than one.",
+            "2.3x slower",
+            Some(2.3),
+            ADA,
+            Needs::GPU,
+            Predicate::Ratio { slow: gpu(&["gpu_02_one_warp_ilp2"]), fast: gpu(&["gpu_01_one_warp"]) },
+        ),
+        claim(
+            "mandelbrot.gpu-ilp-hurts-threads",
+            "With many threads, two pixels per thread lose even more.",
+            "2.66x slower",
+            Some(2.66),
+            ADA,
+            Needs::GPU,
+            Predicate::Ratio { slow: gpu(&["gpu_05_whole_gpu_ilp2"]), fast: gpu(&["gpu_04_whole_gpu"]) },
+        ),
+        FindingSpec {
+            rungs: &["gpu_01_one_warp", "gpu_02_one_warp_ilp2", "gpu_04_whole_gpu", "gpu_05_whole_gpu_ilp2"],
+            ..claim(
+                "mandelbrot.gpu-ilp-causes",
+                "Two pixels per thread cost twice: the two diverge, and their registers cost occupancy.",
+                "two causes",
+                None,
+                ADA,
+                Needs::GPU,
+                Predicate::YesNo(two_causes),
+            )
+        },
+        claim(
+            "mandelbrot.gpu-best-no-ilp",
+            "The fastest GPU rung has one pixel per thread.",
+            "true",
+            None,
+            ADA,
+            Needs::GPU,
+            Predicate::YesNo(best_has_no_ilp),
+        ),
+    ]
+}
+
+fn run<'a>(report: &'a Report, stem: &'static str) -> Result<&'a Run, Answer> {
+    let found = report.runs.iter().find(|r| {
+        r.study == NAME
+            && r.rung == stem
+            && r.target == Target::Gpu.name()
+            && WHOLE.iter().all(|(k, v)| r.axes.get(*k).is_some_and(|have| have == v))
+    });
+    found.ok_or_else(|| Answer::Missing(format!("{stem} on the GPU, whole view, 256 iterations")))
+}
+
+/// Both causes by count: the issue slots that a pair of pixels costs beyond those of its pixels one by one
+/// (divergence), and the resident warps that its registers displace (occupancy).
+fn two_causes(report: &Report) -> Answer {
+    let mut why = Vec::new();
+    let mut run_ids = Vec::new();
+    let (mut divergence, mut occupancy) = (true, true);
+    for (pair, single) in ILP_PAIRS {
+        let (pair, single) = match (run(report, pair), run(report, single)) {
+            (Ok(pair), Ok(single)) => (pair, single),
+            (Err(missing), _) | (_, Err(missing)) => return missing,
+        };
+        let slots = |r: &Run| r.counters.get("model.issue_slots").copied().unwrap_or(f64::NAN);
+        let extra = slots(pair) / slots(single);
+        let (Some(of_pair), Some(of_single)) = (&pair.resources, &single.resources) else {
+            return Answer::Missing(format!("registers of {} and {}", pair.rung, single.rung));
+        };
+        if extra.is_nan() {
+            return Answer::Missing(format!("issue slots of {} and {}", pair.rung, single.rung));
+        }
+        // Below 2% the pairs cost what their pixels cost.
+        divergence &= extra > 1.02;
+        occupancy &= of_pair.occupancy < of_single.occupancy;
+        why.push(format!(
+            "{} issues {extra:.2}x the instructions of {} and has occupancy {:.2} with {} registers against {:.2} with {}",
+            pair.rung, single.rung, of_pair.occupancy, of_pair.registers, of_single.occupancy, of_single.registers
+        ));
+        run_ids.extend([pair.id.clone(), single.id.clone()]);
+    }
+    let verdict = |cause: bool| if cause { "is there" } else { "is not" };
+    why.insert(0, format!("the divergence {}, the loss of occupancy {}", verdict(divergence), verdict(occupancy)));
+    Answer::Decided { holds: divergence && occupancy, why: why.join("; "), run_ids }
+}
+
+fn best_has_no_ilp(report: &Report) -> Answer {
+    let mut timed: Vec<(&Run, f64)> = Vec::new();
+    for stem in ILP_PAIRS.map(|(pair, _)| pair).into_iter().chain(WIDE.iter().copied()) {
+        match run(report, stem) {
+            Ok(run) => timed.extend(run.median_ns.map(|ns| (run, ns))),
+            Err(missing) => return missing,
+        }
+    }
+    let Some((best, ns)) = timed.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return Answer::Missing("a time of any wide GPU rung".to_string());
+    };
+    Answer::Decided {
+        holds: !ILP_PAIRS.iter().any(|(pair, _)| *pair == best.rung),
+        why: format!("the fastest is {} with {:.1} us", best.rung, ns / 1e3),
+        run_ids: timed.iter().map(|(run, _)| run.id.clone()).collect(),
+    }
+}
