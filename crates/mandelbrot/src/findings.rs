@@ -23,7 +23,14 @@ const fn gpu(rungs: &'static [&'static str]) -> Select {
 }
 
 /// CPU rungs on one core.
-const ONE_CORE: &[&str] = &["cpu_02_avx2", "cpu_03_avx512"];
+const ONE_CORE: &[&str] = &[
+    "cpu_03_avx2",
+    "cpu_04_avx512",
+    "cpu_05_avx512_ilp",
+    "cpu_06_avx512_refill",
+    "cpu_07_avx512_deferred",
+    "cpu_08_avx512_scaled",
+];
 
 /// GPU rungs with one pixel per thread that fill the device.
 const WIDE: &[&str] = &[
@@ -179,5 +186,83 @@ fn best_has_no_ilp(report: &Report) -> Answer {
         holds: !ILP_PAIRS.iter().any(|(pair, _)| *pair == best.rung),
         why: format!("the fastest is {} with {:.1} us", best.rung, ns / 1e3),
         run_ids: timed.iter().map(|(run, _)| run.id.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::{CPU, GPU};
+
+    #[test]
+    fn findings_name_rungs_that_exist() {
+        let stems: Vec<&str> = CPU.iter().map(|r| r.stem).chain(GPU.iter().map(|r| r.stem())).collect();
+        for spec in findings() {
+            assert!(spec.id.starts_with("mandelbrot."), "{}", spec.id);
+            for rung in spec.rungs() {
+                assert!(stems.contains(&rung), "{} names {rung}", spec.id);
+            }
+        }
+        for rung in WIDE.iter().chain(ILP_PAIRS.iter().flat_map(|(a, b)| [a, b])) {
+            assert!(stems.contains(rung), "{rung}");
+        }
+        // Every rung that fills the device is either a pair of pixels or among the others.
+        let wide = GPU.iter().filter(|r| r.schedulers(132) > 4).map(|r| r.stem());
+        assert!(wide.into_iter().all(|stem| WIDE.contains(&stem) || ILP_PAIRS.iter().any(|(pair, _)| *pair == stem)));
+    }
+
+    fn report(times: &[(&'static str, f64, f64, f64, u32)]) -> Report {
+        let mut report = Report::new(Default::default(), Some(Default::default()), String::new(), Default::default());
+        for &(stem, ns, slots, occupancy, registers) in times {
+            let resources = timing::record::Resources { occupancy, registers, ..Default::default() };
+            report.runs.push(Run {
+                id: stem.to_string(),
+                study: NAME.to_string(),
+                rung: stem.to_string(),
+                target: "gpu".to_string(),
+                axes: WHOLE.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+                median_ns: Some(ns),
+                counters: [("model.issue_slots".to_string(), slots)].into(),
+                resources: Some(resources),
+                ..Run::default()
+            });
+        }
+        report
+    }
+
+    fn holds(answer: Answer) -> bool {
+        match answer {
+            Answer::Decided { holds, .. } => holds,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn both_causes_must_be_there_in_both_pairs() {
+        let pairs = |extra: f64, occupancy: f64| {
+            report(&[
+                ("gpu_01_one_warp", 1.0, 100.0, 0.5, 32),
+                ("gpu_02_one_warp_ilp2", 1.0, 100.0 * extra, occupancy, 40),
+                ("gpu_04_whole_gpu", 1.0, 100.0, 0.5, 32),
+                ("gpu_05_whole_gpu_ilp2", 1.0, 100.0 * extra, occupancy, 40),
+            ])
+        };
+        assert!(holds(two_causes(&pairs(1.1, 0.4))));
+        assert!(!holds(two_causes(&pairs(1.01, 0.4))));
+        assert!(!holds(two_causes(&pairs(1.1, 0.5))));
+        assert!(matches!(two_causes(&pairs(f64::NAN, 0.4)), Answer::Missing(_)));
+        assert!(matches!(two_causes(&report(&[])), Answer::Missing(_)));
+    }
+
+    #[test]
+    fn the_fastest_rung_decides() {
+        let all: Vec<_> = WIDE.iter().copied().chain(ILP_PAIRS.map(|(pair, _)| pair)).collect();
+        let with_best = |best: &str| {
+            let times: Vec<_> = all.iter().map(|&s| (s, if s == best { 1.0 } else { 2.0 }, 1.0, 0.5, 32)).collect();
+            best_has_no_ilp(&report(&times))
+        };
+        assert!(holds(with_best("gpu_10_scaled")));
+        assert!(!holds(with_best("gpu_05_whole_gpu_ilp2")));
+        assert!(matches!(best_has_no_ilp(&report(&[])), Answer::Missing(_)));
     }
 }

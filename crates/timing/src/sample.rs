@@ -12,8 +12,10 @@ use crate::stats::{bootstrap_median_ci, median, quantile};
 const MIN_ROUNDS: u32 = 5;
 /// Executions in one sample at most.
 const MAX_BATCH: u32 = 1 << 24;
-/// A sample whose clock is below this share of its contestant's best tenth was held down.
-const THROTTLED: f64 = 0.93;
+/// A sample whose clock is below this share of its contestant's best tenth was held down. Cores of servers lower their
+/// clock by up to 12% while wide vectors run, and the probe cannot tell whether that was still or again so; what heat
+/// or a power limit takes is more.
+const THROTTLED: f64 = 0.85;
 /// A run whose interval is wider than this share of its median is noisy.
 const NOISY: f64 = 0.10;
 
@@ -93,7 +95,7 @@ impl<'a> Contestant<'a> {
 /// sample is a batch of executions that lasts at least `plan.min_sample`; a batch of more than one is preceded by an
 /// untimed execution that brings its data back into the caches.
 ///
-/// The core clock is measured before and after each sample. Where the lower of the two is under 93% of the
+/// The core clock is measured before and after each sample. Where the lower of the two is under 85% of the
 /// contestant's own best tenth, the sample was throttled: its round is named in a flag `throttled_rounds:3,7`, and a
 /// contestant with more than a tenth of such samples is flagged `throttled`. (Its own, because wide vectors may run
 /// at a lower clock by design.) The samples stay. `core_clock_unknown` says that this could not be told.
@@ -303,9 +305,9 @@ mod tests {
             (0..20).map(|i| Some(if slow.contains(&i) { at } else { 4e9 })).collect()
         };
         assert!(clock_flags(&clock(&[], 0.0), &rounds).is_empty());
-        assert!(clock_flags(&clock(&[3, 4, 5, 6], 3.8e9), &rounds).is_empty(), "95% is a clock that breathes");
-        assert_eq!(clock_flags(&clock(&[3, 7], 3.6e9), &rounds), ["throttled_rounds:3,7"]);
-        assert_eq!(clock_flags(&clock(&[3, 7, 8], 3.6e9), &rounds), ["throttled", "throttled_rounds:3,7,8"]);
+        assert!(clock_flags(&clock(&[3, 4, 5, 6], 3.45e9), &rounds).is_empty(), "86% is what wide vectors cost");
+        assert_eq!(clock_flags(&clock(&[3, 7], 3.3e9), &rounds), ["throttled_rounds:3,7"]);
+        assert_eq!(clock_flags(&clock(&[3, 7, 8], 3.3e9), &rounds), ["throttled", "throttled_rounds:3,7,8"]);
         let most: Vec<usize> = (4..20).collect();
         assert_eq!(clock_flags(&clock(&most, 2e9), &rounds)[0], "throttled", "also when most samples are");
         assert_eq!(clock_flags(&[Some(4e9), None], &[0, 1]), ["core_clock_unknown"]);
