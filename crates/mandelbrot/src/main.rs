@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use mandelbrot::ladder::{CPU, GPU};
-use mandelbrot::measure::{Case, NAME, cases, measure};
+use mandelbrot::measure::{Case, Gpus, NAME, cases, measure};
 use mandelbrot::palette::write_png;
 use mandelbrot::reference::Formulation;
 use mandelbrot::view::{Problem, VIEWS, View};
@@ -56,7 +56,7 @@ struct Args {
     view: Option<String>,
 
     /// Iterations after which a pixel counts as inside [default: several]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_iter: Option<u32>,
 
     /// Measure at the published sizes with many samples
@@ -71,6 +71,10 @@ struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "full", "on", "rungs"])]
     png: Option<PathBuf>,
 }
+
+/// Most iterations of one problem: five minutes of the scalar oracle. The limits of [`Problem`] alone would let a command
+/// run for years.
+const MAX_ITERATIONS: u64 = 100_000_000_000;
 
 fn main() -> ExitCode {
     cli::main(|out| run(std::env::args_os(), out))
@@ -101,7 +105,7 @@ fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> anyhow:
         cli::check_writable(path)?;
     }
     let cases = match problem {
-        Some(problem) => vec![Case { problem, wide_only: args.rungs.is_empty(), gpu_only: false }],
+        Some(problem) => vec![Case { problem, cpu: true, gpu: Gpus::All }],
         None => cases(args.full),
     };
     let options = Options { target: args.on, full: args.full, rungs: args.rungs, ..Options::default() };
@@ -127,7 +131,13 @@ fn chosen(args: &Args, default_size: (u32, u32), default_max_iter: u32) -> Resul
     let (width, height) = args.size.as_deref().map_or(Ok(default_size), parse_size)?;
     let view = args.view.as_deref().map_or(Ok(VIEWS[0]), parse_view)?;
     let max_iter = args.max_iter.unwrap_or(default_max_iter);
-    Problem::new(view, width, height, max_iter).map_err(|e| Exit::usage(e.to_string()))
+    let problem = Problem::new(view, width, height, max_iter).map_err(|e| Exit::usage(e.to_string()))?;
+    let iterations = problem.pixels() as u64 * u64::from(max_iter);
+    if iterations > MAX_ITERATIONS {
+        let what = format!("{width}x{height} pixels of {max_iter} iterations are up to {iterations:.1e} iterations");
+        return Err(Exit::usage(format!("{what}; at most {MAX_ITERATIONS:.0e} are allowed")));
+    }
+    Ok(problem)
 }
 
 fn parse_size(text: &str) -> Result<(u32, u32), Exit> {

@@ -22,7 +22,7 @@ use timing::sample::{Contestant, Plan, fill_run, sample_ladder};
 
 use crate::cpu::model;
 use crate::findings::findings;
-use crate::gpu::{GpuRung, Work};
+use crate::gpu::{GpuRung, SCHEDULERS_PER_SM, Work};
 use crate::ladder::{CPU, CpuRung, GPU};
 use crate::reference::{Formulation, total_iterations};
 use crate::view::{BOUNDARY, INTERIOR, Problem, WHOLE};
@@ -40,39 +40,55 @@ pub fn study() -> Study {
     }
 }
 
+/// A GPU rung that takes longer than this for one execution runs only where it is named.
+const PATIENCE_NS: f64 = 1e9;
+
 /// One problem and the rungs that it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The problem.
     pub problem: Problem,
-    /// Leave out GPU rungs that use one warp or one SM: they would take seconds.
-    pub wide_only: bool,
-    /// Leave this case out on the CPU.
-    pub gpu_only: bool,
+    /// Whether the CPU rungs run it.
+    pub cpu: bool,
+    /// Which GPU rungs run it.
+    pub gpu: Gpus,
 }
 
-/// The problems of a first look, or of a full run.
+/// GPU rungs by how much of the GPU they use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// None.
+    None,
+    /// Those that use every SM.
+    Wide,
+    /// Those of one lane, one warp and one SM as well.
+    All,
+}
+
+/// The problems of a first look, or of a full run. The first one is where the findings are judged.
 pub fn cases(full: bool) -> Vec<Case> {
-    let case = |view, side, max_iter, wide_only, gpu_only| Case {
+    let case = |view, side, max_iter, cpu, gpu| Case {
         problem: Problem::new(view, side, side, max_iter).expect("the built-in problems are within the limits"),
-        wide_only,
-        gpu_only,
+        cpu,
+        gpu,
     };
     if full {
-        vec![
-            case(WHOLE, 1024, 256, false, false),
-            case(WHOLE, 1024, 2000, true, false),
-            case(BOUNDARY, 1024, 2000, true, false),
-            case(INTERIOR, 1024, 2000, true, false),
-        ]
-    } else {
-        vec![
-            case(WHOLE, 256, 256, false, false),
-            case(WHOLE, 1024, 2000, true, true),
-            case(BOUNDARY, 1024, 2000, true, true),
-            case(INTERIOR, 1024, 2000, true, true),
-        ]
+        return vec![
+            case(WHOLE, 1024, 256, true, Gpus::All),
+            case(WHOLE, 1024, 2000, true, Gpus::Wide),
+            case(BOUNDARY, 1024, 2000, true, Gpus::Wide),
+            case(INTERIOR, 1024, 2000, true, Gpus::Wide),
+        ];
     }
+    // A GPU needs a whole picture to fill its SMs; a scalar loop would take seconds for it.
+    vec![
+        case(WHOLE, 256, 256, true, Gpus::All),
+        case(BOUNDARY, 256, 2000, true, Gpus::None),
+        case(INTERIOR, 128, 2000, true, Gpus::None),
+        case(WHOLE, 1024, 2000, false, Gpus::Wide),
+        case(BOUNDARY, 1024, 2000, false, Gpus::Wide),
+        case(INTERIOR, 1024, 2000, false, Gpus::Wide),
+    ]
 }
 
 /// Axes of a run.
@@ -187,7 +203,7 @@ fn gpu_cases(
 ) -> timing::cuda::Result<()> {
     let sampler = GpuSampler::new(gpu)?;
     calibrate_gpu(gpu, &sampler, &mut measured.calibration)?;
-    for case in cases {
+    for case in cases.iter().filter(|case| case.gpu != Gpus::None) {
         gpu_case(gpu, &sampler, case, options, plan, measured, progress)?;
     }
     Ok(())
@@ -223,7 +239,16 @@ fn gpu_case(
 
     let mut loaded = Vec::new();
     for rung in GPU.iter().filter(|r| options.wants(r.stem())) {
-        if case.wide_only && rung.schedulers(device.sms) < rung_schedulers_of_all(device.sms) {
+        if case.gpu == Gpus::Wide && rung.schedulers(device.sms) < SCHEDULERS_PER_SM * device.sms {
+            continue;
+        }
+        let expected_ns = rung.predict(&work, measured.calibration.sm_hz).ns;
+        if options.rungs.is_empty() && expected_ns > PATIENCE_NS {
+            measured.skips.push(Skip {
+                what: format!("{} at {}", rung.stem(), size(&problem)),
+                reason: format!("its model expects {:.1} s; name the rung to run it", expected_ns / 1e9),
+                requires: None,
+            });
             continue;
         }
         let function = gpu.load(&rung.descriptor.kernel)?;
@@ -284,11 +309,6 @@ fn gpu_case(
     Ok(())
 }
 
-/// Schedulers of all SMs.
-fn rung_schedulers_of_all(sms: u32) -> u32 {
-    crate::gpu::SCHEDULERS_PER_SM * sms
-}
-
 /// One launch on poisoned output, compared with the oracle and with the guard behind the output.
 fn check_gpu(
     gpu: &Gpu,
@@ -327,7 +347,7 @@ fn cpu_cases(
     let failed = |e: cpu::CpuError| StudyError::Failed(format!("{NAME} on the CPU: {e}"));
     model::calibrate(plan, &mut measured.calibration).map_err(failed)?;
     let (pool, _) = pinned_pool(cpu::allowed_cores()).map_err(failed)?;
-    for case in cases.iter().filter(|case| !case.gpu_only) {
+    for case in cases.iter().filter(|case| case.cpu) {
         cpu_case(case, &rungs, &pool, plan, measured, progress).map_err(failed)?;
     }
     Ok(())

@@ -65,9 +65,9 @@ fn awkward_sizes() {
 
 #[test]
 fn awkward_limits() {
-    // Around the seed (16), the seed and a block (32), and a block that is cut short.
+    // Around the seed (16), the seed and one, two, three blocks of 24, and blocks that are cut short.
     for &view in VIEWS {
-        for max_iter in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 256, 1000] {
+        for max_iter in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 32, 39, 40, 41, 63, 64, 65, 87, 88, 89, 256, 1000] {
             check_all(&problem(view, (37, 11), max_iter));
         }
     }

@@ -34,9 +34,8 @@ impl InstructionMix for Scaled {
     const MIX: Mix = Mix { mul: 1, fma: 3, ..Mix::NONE };
 }
 
-/// The floating-point instructions that the rung's formulation needs for an iteration: its ceiling. Counting,
-/// loads and replays are overhead.
-pub fn arithmetic(rung: &CpuRung) -> Mix {
+/// The calibrated mix nearest to the rung's own: the same kinds of instruction, whole numbers of them.
+fn calibrated(rung: &CpuRung) -> Mix {
     match rung.mix {
         mix if mix.cmp >= 1.0 => Checked::MIX,
         mix if mix.add >= 1.0 => Deferred::MIX,
@@ -61,14 +60,14 @@ pub fn calibrate(plan: &Plan, calibration: &mut Calibration) -> Result<(), timin
     Ok(())
 }
 
-/// Name of the rung's ceiling, and the time that its arithmetic needs there, ns. None without a vector unit.
+/// Name of the rung's ceiling, and the time there of the floating-point instructions that its loop issues for the
+/// iterations that are needed, ns. Counting, loads, replays and lanes that run on for nothing are overhead. None without a
+/// vector unit.
 pub fn ceiling(rung: &CpuRung, iterations: u64, calibration: &Calibration) -> Option<(String, f64)> {
     let unit = widest_vector()?;
-    let mix = arithmetic(rung);
-    let name = mix.ceiling_name(unit) + if rung.multicore { ".all" } else { "" };
+    let name = calibrated(rung).ceiling_name(unit) + if rung.multicore { ".all" } else { "" };
     let rate = calibration.ceilings.get(&name)?.value;
-    let instructions = mix.total() as f64 * iterations as f64 / unit.lanes() as f64;
-    Some((name, instructions / rate))
+    Some((name, rung.mix.fp() * iterations as f64 / unit.lanes() as f64 / rate))
 }
 
 /// The expected time of the rung. None without a vector unit or a known clock.
