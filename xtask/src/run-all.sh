@@ -29,8 +29,10 @@ if command -v nvidia-smi >/dev/null 2>&1; then
     nvidia-smi -q >>machine.txt 2>&1
 fi
 for test in "$here"/tests/*; do
-    [ -f "$test" ] && run "$(basename -- "$test")" "$test" --nocapture
+    # One at a time: some of them time the GPU.
+    [ -f "$test" ] && run "$(basename -- "$test")" "$test" --nocapture --test-threads=1
 done
+run aa "$here/bin/timing" aa --json "$out/aa.json"
 run reproduce "$here/bin/reproduce" --json "$out/report.json" --html "$out/report.html" "$@"
 
 if [ "$failed" -gt 0 ]; then
