@@ -63,10 +63,10 @@ const SCALAR_PLAIN: Mix = Mix { mul: 3.0, fma: 0.0, add: 5.0, cmp: 1.0, int: 0.0
 const SCALAR: Mix = Mix { mul: 1.0, fma: 3.0, add: 2.0, cmp: 1.0, int: 0.0 };
 const MASK_REGISTER: Mix = Mix { int: 1.0, ..SCALAR };
 const MASK_VECTOR: Mix = Mix { int: 2.0, ..SCALAR };
-// At the end of each block of 16 iterations: y2, m, the compare; the compare of the deadline.
-const DEFERRED: Mix = Mix { mul: 1.0 + 1.0 / 16.0, fma: 2.0 + 1.0 / 16.0, add: 2.0, cmp: 1.0 / 16.0, int: 1.0 / 16.0 };
-// And once in 8 iterations y is scaled back.
-const SCALED: Mix = Mix { mul: DEFERRED.mul + 1.0 / 8.0, fma: 3.0 + 1.0 / 16.0, add: 0.0, ..DEFERRED };
+// At the end of each block of 24 iterations: y2, m, the compare; the compare of the deadline.
+const DEFERRED: Mix = Mix { mul: 1.0 + 1.0 / 24.0, fma: 2.0 + 1.0 / 24.0, add: 2.0, cmp: 1.0 / 24.0, int: 1.0 / 24.0 };
+// And once in 4 iterations y is scaled back.
+const SCALED: Mix = Mix { mul: DEFERRED.mul + 1.0 / 4.0, fma: 3.0 + 1.0 / 24.0, add: 0.0, ..DEFERRED };
 
 /// The CPU rungs.
 pub const CPU: &[CpuRung] = &[
@@ -163,7 +163,7 @@ pub const CPU: &[CpuRung] = &[
     },
     CpuRung {
         stem: "cpu_07_avx512_deferred",
-        what: "AVX-512, the check deferred to every 16th iteration, lanes refilled one by one",
+        what: "AVX-512, the check deferred to every 24th iteration, lanes refilled one by one",
         formulation: Formulation::Fused,
         lanes: || 16,
         in_flight: 6,

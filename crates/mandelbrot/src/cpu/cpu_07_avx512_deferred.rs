@@ -1,11 +1,11 @@
-//! AVX-512, the check deferred to the end of a block of 16 iterations.
+//! AVX-512, the check deferred to the end of a block of 24 iterations.
 //!
-//! Changed: an orbit that has left the disc |z| <= 2 never comes back, so whether it has is asked once in 16 iterations
+//! Changed: an orbit that has left the disc |z| <= 2 never comes back, so whether it has is asked once in 24 iterations
 //! instead of in each; a lane that has left repeats its last block with the checks. The proof, and how the lanes are
 //! kept busy, is in `deferred.rs`.
 //! Why: compare, count and `m` are three of eight vector instructions.
-//! Cost per vector iteration: 1 mul, 2 fma, 2 add; once in 16 iterations 1 mul, 1 fma, 1 cmp and three masked stores. A
-//! pixel that survives 16 iterations is packed, unpacked and packed again, and replays 8 iterations on average.
+//! Cost per vector iteration: 1 mul, 2 fma, 2 add; once in 24 iterations 1 mul, 1 fma, 1 cmp and three masked stores. A
+//! pixel that survives 16 iterations is packed and unpacked, and if it escapes, packed again to replay 12 on average.
 
 use super::avx512::{Avx512, F32x16, LANES, Mask};
 use super::deferred::{BLOCK, Block, CHUNK, Flight, off_the_guard_band};

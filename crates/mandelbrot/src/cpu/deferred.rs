@@ -19,6 +19,7 @@
 //! `y2 = inf`, `t = -inf`, `x'` infinite or NaN; a NaN gives NaN; and then `m` is infinite or NaN, never `<= 4`.
 //! Larger `|c|` have `z1 = c` exactly and leave in the seed, or lie within the guard band around `|c| = 2` (`c = -2` never
 //! leaves). The survivors of the seed that fail [`Block::admits`] are counted with checks throughout, one by one.
+//! The band is there for the proof: a search of 4e8 `c` next to `|c| = 2` found none that needs it.
 //! The replay runs until its lanes have left, so a count never relies on the block length.
 
 use super::avx512::{Avx512, F32x16, Kernel, LANES, Mask, U32x16, front};
@@ -27,7 +28,7 @@ use super::pixels::Cursor;
 use crate::view::Problem;
 
 /// Iterations of a block.
-pub(crate) const BLOCK: u32 = 16;
+pub(crate) const BLOCK: u32 = 24;
 
 /// Checked iterations of every pixel.
 const SEED: u32 = 16;
@@ -79,13 +80,13 @@ pub(crate) struct Flight<'a, 'p, B, N, const K: usize> {
     pub(crate) block: std::marker::PhantomData<(B, &'a ())>,
 }
 
-/// What a block reads and writes, together in less than 4 KiB: a load whose address equals that of an earlier store in the
-/// low 12 bits waits for the store.
+/// What a block reads and writes, together in at most 4 KiB: a load whose address equals that of an earlier store in the
+/// low 12 bits waits for the store, which has to wait for the end of its block.
 #[repr(align(4096))]
 struct Hot<C, const K: usize> {
     constants: [C; K],
     saves: [Save; K],
-    /// Block at whose end no whole block is left before `max_iter`.
+    /// First block at whose end a pixel has made `max_iter` iterations or more; 0 for a lane without a pixel.
     deadlines: [Deadline; K],
 }
 
@@ -175,8 +176,7 @@ where
     #[inline(always)]
     fn run(self, simd: Avx512) {
         let problem = self.problem;
-        // Without a whole block behind the seed, the seed does it all.
-        let seed = if problem.max_iter < SEED + BLOCK { problem.max_iter } else { SEED };
+        let seed = problem.max_iter.min(SEED);
         let (zero, four) = (simd.f32(0.0), simd.f32(4.0));
         let (f, u) = ([0.0; LANES], [0; LANES]);
         let mut field = Field::<'_, '_, B, N, K> {
@@ -195,7 +195,7 @@ where
                 deadlines: [Deadline(u); K],
             },
             seed,
-            blocks: (problem.max_iter - seed) / BLOCK,
+            blocks: (problem.max_iter - seed).div_ceil(BLOCK),
         };
         let (mut x, mut y) = ([zero; K], [zero; K]);
         let mut inside = [0 as Mask; K];
@@ -222,16 +222,18 @@ where
             // One number, since separate population counts would be gathered into a vector, at the expense of its ports.
             let mut busy = 0u128;
             for v in 0..K {
-                inside[v] = x[v].mul_add(x[v], y[v].mul(y[v])).le(inside[v], four);
+                // Of all lanes: those that have left stay outside.
+                let bounded = x[v].mul_add(x[v], y[v].mul(y[v])).le(Mask::MAX, four);
                 let save = &mut field.hot.saves[v];
-                x[v].store_where(inside[v], &mut save.x);
-                y[v].store_where(inside[v], &mut save.y);
-                now.store_where(inside[v], &mut save.block);
-                inside[v] = now.lt(inside[v], simd.load_u32(&field.hot.deadlines[v].0));
+                x[v].store_where(bounded, &mut save.x);
+                y[v].store_where(bounded, &mut save.y);
+                now.store_where(bounded, &mut save.block);
+                inside[v] = now.lt(bounded, simd.load_u32(&field.hot.deadlines[v].0));
                 busy |= u128::from(inside[v]) << (LANES * v);
             }
             idle += (K * LANES) as u32 - busy.count_ones();
         }
+        debug_assert_eq!(field.survivors.len, 0);
         simd.run_out_of_line(Service { field: &mut field, block, inside });
         while field.replays.len > 0 {
             field.replay(simd);
@@ -278,17 +280,14 @@ where
         let (x, y) = (simd.load_f32(&save.x), simd.load_f32(&save.y));
         let (cx, cy) = (simd.load_f32(&slot.cx), simd.load_f32(&slot.cy));
         let (deadline, pixel) = (simd.load_u32(&self.hot.deadlines[v].0), simd.load_u32(&slot.pixel));
-        // A pixel saved `left` blocks before its deadline has made `at_deadline - left * BLOCK` iterations.
-        let at_deadline = self.seed + self.blocks * BLOCK;
+        // A pixel saved `left` blocks before its deadline has made `at_deadline - left * BLOCK` iterations. One that was still
+        // inside at its deadline is finished: the seed has set the counts of all survivors to `max_iter`.
+        let at_deadline = simd.u32(self.seed + self.blocks * BLOCK);
         let saved = simd.load_u32(&save.block);
-        let mut unfinished = slot.busy & !flying;
-        if at_deadline == self.problem.max_iter {
-            // The seed has set the counts of all survivors to `max_iter`.
-            unfinished = saved.lt(unfinished, deadline);
-        }
+        let unfinished = saved.lt(slot.busy & !flying, deadline);
         slot.busy = flying;
         if unfinished != 0 {
-            let n = saved.sub(deadline).mul(simd.u32(BLOCK)).add(simd.u32(at_deadline));
+            let n = saved.sub(deadline).mul(simd.u32(BLOCK)).add(at_deadline);
             self.replays.push(unfinished, [x, y, cx, cy], n, pixel);
             if self.replays.len >= WIDE * LANES {
                 self.replay(simd);
@@ -300,9 +299,6 @@ where
             self.seed(simd);
         }
         let count = wanted.min(self.survivors.len);
-        if count == 0 {
-            return flying;
-        }
         // The lowest `count` of the free lanes.
         let mut free = !flying;
         for _ in count..wanted {
@@ -319,6 +315,8 @@ where
         cx.store(&mut slot.cx);
         cy.store(&mut slot.cy);
         pixel.expand(free, simd.load_u32(&queue.pixel[at..])).store(&mut slot.pixel);
+        // Lanes that stay without a pixel are done at once.
+        simd.u32(0).store_where(!flying, &mut self.hot.deadlines[v].0);
         simd.u32(block).store_where(free, &mut save.block);
         simd.u32(block + self.blocks).store_where(free, &mut self.hot.deadlines[v].0);
         slot.busy = flying | free;
