@@ -195,7 +195,7 @@ fn readme(commit: Option<&str>, glibc: Option<(u32, u32)>) -> String {
 Needs: {needs}; for the GPU part an NVIDIA driver for CUDA 12.4 or newer.
 No CUDA toolkit, no cargo and no source tree.
 
-    ./run-all.sh [OUT [OPTIONS]]    all tests, then bin/reproduce; logs, report.json and report.html in OUT (./out)
+    ./run-all.sh [OUT [OPTIONS]]    all tests, A/A, then bin/reproduce; logs, JSON and report.html in OUT (./out)
     REQUIRE_GPU=1 ./run-all.sh      a test that finds no GPU fails instead of skipping
     bin/reproduce --help            one study or one finding at a time
 ",
@@ -252,7 +252,7 @@ mod tests {
         assert!(readme(None, Some((2, 34))).contains("glibc 2.34 or newer"));
     }
 
-    /// Runs run-all.sh on shell scripts in place of tests and of reproduce; gives its exit code and output.
+    /// Runs run-all.sh on shell scripts in place of tests, of timing and of reproduce; gives its exit code and output.
     #[cfg(unix)]
     fn run_all(
         tests: &[(&str, &str)],
@@ -262,7 +262,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("with space");
         let scripts = tests.iter().map(|(name, text)| (format!("tests/{name}"), *text));
-        for (path, text) in scripts.chain([("bin/reproduce".to_string(), reproduce)]) {
+        for (path, text) in scripts.chain([("bin/reproduce".to_string(), reproduce), ("bin/timing".to_string(), "echo $@")]) {
             write_executable(&bin.join(path), format!("#!/bin/sh\n{text}\n").as_bytes()).unwrap();
         }
         write_executable(&bin.join("run-all.sh"), RUN_ALL.as_bytes()).unwrap();
@@ -279,6 +279,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(dir.path().join("my out").join(name)).unwrap();
         assert_eq!(read("a-gpu.log"), "one\n");
         assert_eq!(read("report.json"), "{}\n");
+        assert!(read("aa.log").starts_with("aa --json ") && read("aa.log").ends_with("my out/aa.json\n"));
         assert!(read("reproduce.log").ends_with("report.html --full\n"));
     }
 
