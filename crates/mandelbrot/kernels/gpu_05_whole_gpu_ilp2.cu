@@ -1,33 +1,34 @@
 // Changed against gpu_04: two pixels per thread, as gpu_02 does to gpu_01.
 //
-// With 8 warps a scheduler already issues every cycle, so there are no waits left to fill, and the second chain can
-// only cost: the warp runs until the longest of 64 pixels is done, and the launch has half as many warps, each twice
-// as long, to spread over the SMs. What it does not cost here is occupancy: the registers stay far below the 64 a
-// thread at which 32 blocks of a warp no longer fit.
+// With 8 warps a scheduler already issues whenever it can, so there are no waits left to fill, and the second chain
+// can only cost: the warp runs until the longest of 64 pixels is done, and the launch has half as many warps, each
+// twice as long, to spread over the SMs. What it does not cost here is occupancy: the registers stay below the 32 a
+// thread with which an SM could hold 64 warps.
 //
-// Instructions per warp and pair of iterations: 2 x 8 + 5/16. Traffic: as gpu_01.
+// Instructions per warp and pair of iterations: 2 x 8 + 9/16. Traffic: as gpu_01.
 // target: sm_60
 
 // One iteration of pixel A and one of pixel B. Neither needs the other's results: a second chain to fill the waits of
 // the first.
-#define STEP                                                                                                           \
+#define STEP(number)                                                                                                   \
     "mul.rn.f32 ay2, %1, %1;\n\t"                                                                                      \
     "mul.rn.f32 by2, %4, %4;\n\t"                                                                                      \
-    "fma.rn.f32 am, %0, %0, ay2;\n\t"                                                                                  \
-    "fma.rn.f32 bm, %3, %3, by2;\n\t"                                                                                  \
-    "setp.le.and.f32 ap, am, 0f40800000, ap;\n\t"                                                                      \
-    "setp.le.and.f32 bp, bm, 0f40800000, bp;\n\t"                                                                      \
-    "@ap add.u32 %2, %2, 1;\n\t"                                                                                       \
-    "@bp add.u32 %5, %5, 1;\n\t"                                                                                       \
     "sub.rn.f32 at, %8, ay2;\n\t"                                                                                      \
     "sub.rn.f32 bt, %9, by2;\n\t"                                                                                      \
     "add.rn.f32 aw, %0, %0;\n\t"                                                                                       \
     "add.rn.f32 bw, %3, %3;\n\t"                                                                                       \
     "fma.rn.f32 %1, aw, %1, %10;\n\t"                                                                                  \
     "fma.rn.f32 %4, bw, %4, %10;\n\t"                                                                                  \
+    "fma.rn.f32 am, %0, %0, ay2;\n\t"                                                                                  \
+    "fma.rn.f32 bm, %3, %3, by2;\n\t"                                                                                  \
     "fma.rn.f32 %0, %0, %0, at;\n\t"                                                                                   \
-    "fma.rn.f32 %3, %3, %3, bt;\n\t"
-#define STEP4 STEP STEP STEP STEP
+    "fma.rn.f32 %3, %3, %3, bt;\n\t"                                                                                   \
+    "setp.le.and.f32 ap, am, 0f40800000, ap;\n\t"                                                                      \
+    "setp.le.and.f32 bp, bm, 0f40800000, bp;\n\t"                                                                      \
+    "@ap mov.u32 ak, " #number ";\n\t"                                                                                 \
+    "@bp mov.u32 bk, " #number ";\n\t"
+#define STEPS_8 STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8)
+#define STEPS_16 STEPS_8 STEP(9) STEP(10) STEP(11) STEP(12) STEP(13) STEP(14) STEP(15) STEP(16)
 
 // One pixel's orbit.
 struct Orbit {
@@ -43,9 +44,14 @@ static __device__ __forceinline__ Orbit orbit(float cx) { return Orbit{cx, 0.0f,
 static __device__ __forceinline__ void block16(Orbit &a, Orbit &b, float cy) {
     asm("{\n\t"
         ".reg .pred ap, bp;\n\t"
+        ".reg .u32 ak, bk;\n\t"
         ".reg .f32 ay2, am, at, aw, by2, bm, bt, bw;\n\t"
+        "mov.u32 ak, 0;\n\t"
+        "mov.u32 bk, 0;\n\t"
         "setp.ne.u32 ap, %6, 0;\n\t"
-        "setp.ne.u32 bp, %7, 0;\n\t" STEP4 STEP4 STEP4 STEP4 "selp.u32 %6, 1, 0, ap;\n\t"
+        "setp.ne.u32 bp, %7, 0;\n\t" STEPS_16 "add.u32 %2, %2, ak;\n\t"
+        "add.u32 %5, %5, bk;\n\t"
+        "selp.u32 %6, 1, 0, ap;\n\t"
         "selp.u32 %7, 1, 0, bp;\n\t"
         "}"
         : "+f"(a.x), "+f"(a.y), "+r"(a.n), "+f"(b.x), "+f"(b.y), "+r"(b.n), "+r"(a.alive), "+r"(b.alive)
@@ -59,12 +65,14 @@ static __device__ __forceinline__ void count2(Orbit &a, Orbit &b, float cy, unsi
     } while ((a.alive && a.n < max_iter) || (b.alive && b.n < max_iter));
 }
 
-extern "C" __global__ void __launch_bounds__(32, 32)
+extern "C" __global__ void __launch_bounds__(128)
     gpu_05_whole_gpu_ilp2(unsigned int *out, unsigned int width, unsigned int height, unsigned int max_iter, float x0,
                           float y0, float dx, float dy) {
+    const unsigned int lane = threadIdx.x % 32;
+    const unsigned int tile = blockIdx.x * 4 + threadIdx.x / 32;
     const unsigned int tiles_x = (width + 15) / 16;
-    const unsigned int px = blockIdx.x % tiles_x * 16 + threadIdx.x % 8;
-    const unsigned int py = blockIdx.x / tiles_x * 4 + threadIdx.x / 8;
+    const unsigned int px = tile % tiles_x * 16 + lane % 8;
+    const unsigned int py = tile / tiles_x * 4 + lane / 8;
     if (px >= width || py >= height) return;
     const float cy = __fmaf_rn((float)py, dy, y0);
     Orbit a = orbit(__fmaf_rn((float)px, dx, x0));

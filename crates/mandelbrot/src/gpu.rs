@@ -1,7 +1,9 @@
 //! The GPU rungs: how they are launched, and what their models say they cost.
 //!
 //! A model works on the oracle's counts and on the rung's own mapping of pixels to warps. Its unit is the *issue
-//! slot*: a scheduler of an SM issues one warp instruction a cycle, whatever it computes and for however many lanes.
+//! slot*: a scheduler of an SM issues one warp instruction a cycle, whatever it computes and for however many lanes,
+//! unless the two banks of the register file (even and odd registers, one read each a cycle) keep it waiting:
+//! `experiments/register_banks.cu` shows the rule, and `banks` is what it makes of the block's instructions.
 //! The instruction counts are those of the machine code that ptxas 12.9 makes for sm_90 from the committed PTX; they
 //! stay within 2% for sm_80 and sm_120. A warp that is alone on its scheduler cannot issue every cycle, since each
 //! iteration needs the one before: `cycles` is what the dependences of the same code take, 4 cycles for each FP32
@@ -26,14 +28,22 @@ const WARP: usize = 32;
 const TILE_WIDTH: u32 = 8;
 const TILE_HEIGHT: u32 = 4;
 
-/// Threads of a block of the persistent rungs: one warp for each scheduler.
-const QUEUE_BLOCK: u32 = 128;
+/// Threads of a block: one warp for each scheduler. Blocks of one warp land on schedulers as they come: 0 to 16 of
+/// the 32 on one of them.
+const BLOCK: u32 = SCHEDULERS_PER_SM * WARP as u32;
 
 /// Persistent blocks of an SM, and so warps of a scheduler.
 ///
-/// Three warps fill a scheduler; more would stretch the end of the launch, where each pixel left advances only once
+/// Four warps fill a scheduler; more would stretch the end of the launch, where each pixel left advances only once
 /// in the round of its scheduler's warps.
-pub const QUEUE_BLOCKS_PER_SM: u32 = 3;
+pub const QUEUE_BLOCKS_PER_SM: u32 = 4;
+
+/// Shared memory that a block of a grid rung asks for and does not use, so that fewer of them are resident: 8 where an
+/// SM has 228 KiB, 5 of 164 KiB, 3 of 100 KiB. The fewer share a scheduler, the sooner the last is done.
+const GRID_SHARED_BYTES: u32 = 27 * 1024;
+
+/// Warps of a scheduler at a time, of a grid rung or of gpu_03's one block.
+const RESIDENT: u32 = 8;
 
 /// One problem on one device, with the oracle's counts: what geometry and models depend on.
 #[derive(Clone, Debug)]
@@ -91,27 +101,38 @@ pub struct Cost {
     pub slots: f64,
     /// Of these, on the FP32 pipe.
     pub fp32: f64,
+    /// Cycles in which the register banks deliver their operands.
+    pub banks: f64,
     /// Cycles from the first instruction to the first of the next stretch, for a warp alone.
     pub cycles: f64,
 }
 
 impl Cost {
     const fn new(slots: u32, fp32: u32, cycles: u32) -> Self {
-        Self { slots: slots as f64, fp32: fp32 as f64, cycles: cycles as f64 }
+        Self { slots: slots as f64, fp32: fp32 as f64, banks: slots as f64, cycles: cycles as f64 }
+    }
+
+    const fn with_banks(self, banks: u32) -> Self {
+        Self { banks: banks as f64, ..self }
     }
 
     fn times(self, n: u32) -> Self {
         let n = f64::from(n);
-        Self { slots: self.slots * n, fp32: self.fp32 * n, cycles: self.cycles * n }
+        Self { slots: self.slots * n, fp32: self.fp32 * n, banks: self.banks * n, cycles: self.cycles * n }
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { slots: self.slots + other.slots, fp32: self.fp32 + other.fp32, cycles: self.cycles + other.cycles }
+        Self {
+            slots: self.slots + other.slots,
+            fp32: self.fp32 + other.fp32,
+            banks: self.banks + other.banks,
+            cycles: self.cycles + other.cycles,
+        }
     }
 
     /// Cycles for which it holds a scheduler.
     fn issue_cycles(self, work: &Work) -> f64 {
-        self.slots.max(self.fp32 * 128.0 / f64::from(work.fp32_lanes_per_sm.max(1)))
+        self.slots.max(self.banks).max(self.fp32 * 128.0 / f64::from(work.fp32_lanes_per_sm.max(1)))
     }
 }
 
@@ -150,7 +171,7 @@ enum Warps {
     One,
     /// 32 on one SM.
     OneSm,
-    /// One for each tile, 32 at a time on each SM.
+    /// One for each tile, four to a block.
     Grid,
     /// Persistent, with lanes that take single pixels from a queue.
     Queue,
@@ -283,13 +304,12 @@ impl GpuRung {
             }
             Warps::OneSm | Warps::Grid => {
                 let columns = TILE_WIDTH * model.per_lane;
-                let tiles: Vec<Cost> = (0..work.tiles(columns)).map(|t| model.tile(work, columns, t)).collect();
-                let mut next = tiles.iter().copied();
-                model.makespan(work, self.schedulers(work.sms), 8, |_| next.next())
+                let mut tiles = (0..work.tiles(columns)).map(|tile| model.tile(work, columns, tile));
+                model.makespan(work, self.schedulers(work.sms), RESIDENT, |_| tiles.next())
             }
             Warps::Queue => {
                 let blocks = queue_blocks(work);
-                let mut queue = Queue::new(work, model, blocks as usize * (QUEUE_BLOCK as usize / WARP));
+                let mut queue = Queue::new(work, model, blocks as usize * (BLOCK as usize / WARP));
                 model.makespan(work, self.schedulers(work.sms), QUEUE_BLOCKS_PER_SM, |warp| queue.next(warp))
             }
         }
@@ -339,7 +359,8 @@ impl Model {
 
     /// Runs jobs on schedulers that each share their issue slots evenly among up to `resident` warps.
     ///
-    /// `next` gives a warp its next job. A warp never runs faster than its dependences allow.
+    /// `next` gives a warp its next job. A warp never runs faster than its dependences allow. That the four warps of a
+    /// block keep their places until the last is done is left out.
     fn makespan(
         &self,
         work: &Work,
@@ -475,13 +496,19 @@ fn bytes(work: &Work) -> f64 {
     4.0 * work.problem.pixels() as f64
 }
 
+/// A warp for each tile.
+fn grid(work: &Work, columns: u32) -> Geometry {
+    let blocks = work.tiles(columns).div_ceil(BLOCK / WARP as u32);
+    Geometry { shared_bytes: GRID_SHARED_BYTES, ..Geometry::linear(blocks, BLOCK) }
+}
+
 fn one_warp(work: &Work, threads: u32) -> Geometry {
     Geometry::linear(u32::from(work.problem.pixels() > 0), threads)
 }
 
 fn queue_blocks(work: &Work) -> u32 {
     let chunks = work.problem.width.div_ceil(WARP as u32) * work.problem.height;
-    chunks.div_ceil(QUEUE_BLOCK / WARP as u32).min(work.sms * QUEUE_BLOCKS_PER_SM)
+    chunks.div_ceil(BLOCK / WARP as u32).min(work.sms * QUEUE_BLOCKS_PER_SM)
 }
 
 /// Each pixel is stored alone.
@@ -504,8 +531,6 @@ fn tile_stores(work: &Work) -> Traffic {
     Traffic { store_sectors: sectors as f64, ..Traffic::default() }
 }
 
-/// The counting block of gpu_00 to gpu_06: 6 FP32 instructions, a comparison and a predicated count, 16 times.
-const COUNTING: Cost = Cost::new(130, 96, 197);
 const NO_REPLAY: (Cost, u32) = (Cost::new(0, 0, 0), 1);
 
 const fn rung(kernel: Kernel, what: &'static str, geometry: fn(&Work) -> Geometry, model: Model) -> GpuRung {
@@ -532,64 +557,64 @@ const fn model(warps: Warps, per_lane: u32, block: Cost, fixed: Cost) -> Model {
 
 /// One lane computes all pixels.
 pub(crate) const fn one_lane(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::One, 0, Cost::new(132, 96, 193), Cost::new(18, 2, 48));
+    let model = model(Warps::One, 0, Cost::new(131, 96, 191), Cost::new(18, 2, 48));
     rung(kernel, what, |work| one_warp(work, 1), model)
 }
 
 /// One warp computes all pixels, a tile at a time.
 pub(crate) const fn one_warp_tiles(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::One, 1, Cost::new(132, 96, 194), Cost::new(55, 4, 186));
+    let model = model(Warps::One, 1, Cost::new(131, 96, 191), Cost::new(54, 4, 186));
     rung(kernel, what, |work| one_warp(work, 32), model)
 }
 
 /// One warp computes all pixels, two tiles at a time.
 pub(crate) const fn one_warp_ilp2(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::One, 2, Cost::new(263, 192, 294), Cost::new(64, 5, 185));
+    let model = model(Warps::One, 2, Cost::new(265, 192, 295), Cost::new(64, 5, 185));
     rung(kernel, what, |work| one_warp(work, 32), model)
 }
 
 /// 32 warps on one SM.
 pub(crate) const fn one_sm(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::OneSm, 1, Cost::new(130, 96, 194), Cost::new(53, 4, 184));
+    let model = model(Warps::OneSm, 1, Cost::new(131, 96, 189).with_banks(136), Cost::new(53, 4, 184));
     rung(kernel, what, |work| one_warp(work, 1024), model)
 }
 
 /// A warp for each tile.
 pub(crate) const fn whole_gpu(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::Grid, 1, COUNTING, Cost::new(62, 4, 250));
-    rung(kernel, what, |work| Geometry::linear(work.tiles(TILE_WIDTH), 32), model)
+    let model = model(Warps::Grid, 1, Cost::new(131, 96, 190).with_banks(135), Cost::new(59, 4, 250));
+    rung(kernel, what, |work| grid(work, TILE_WIDTH), model)
 }
 
 /// A warp for each pair of tiles.
 pub(crate) const fn whole_gpu_ilp2(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::Grid, 2, Cost::new(263, 192, 292), Cost::new(70, 5, 250));
-    rung(kernel, what, |work| Geometry::linear(work.tiles(2 * TILE_WIDTH), 32), model)
+    let model = model(Warps::Grid, 2, Cost::new(265, 192, 291).with_banks(274), Cost::new(71, 5, 250));
+    rung(kernel, what, |work| grid(work, 2 * TILE_WIDTH), model)
 }
 
 /// Persistent warps with lane refill.
 pub(crate) const fn lane_refill(kernel: Kernel, what: &'static str) -> GpuRung {
-    let model = model(Warps::Queue, 1, Cost::new(137, 96, 219), Cost::new(110, 2, 350));
-    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), QUEUE_BLOCK), model)
+    let model = model(Warps::Queue, 1, Cost::new(137, 96, 219).with_banks(143), Cost::new(110, 2, 350));
+    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), BLOCK), model)
 }
 
 /// As [`whole_gpu`], with the count deferred.
 pub(crate) const fn deferred_count(kernel: Kernel, what: &'static str) -> GpuRung {
     let model = Model {
         check: Check::DeferredCount,
-        replay: (COUNTING, 16),
-        ..model(Warps::Grid, 1, Cost::new(118, 96, 198), Cost::new(65, 4, 250))
+        replay: (Cost::new(131, 96, 190), 16),
+        ..model(Warps::Grid, 1, Cost::new(118, 96, 198).with_banks(122), Cost::new(68, 4, 250))
     };
-    rung(kernel, what, |work| Geometry::linear(work.tiles(TILE_WIDTH), 32), model)
+    rung(kernel, what, |work| grid(work, TILE_WIDTH), model)
 }
 
 /// As [`whole_gpu`], with the check deferred.
 pub(crate) const fn deferred_check(kernel: Kernel, what: &'static str) -> GpuRung {
     let model = Model {
         check: Check::Deferred,
-        replay: (Cost::new(131, 96, 197), 16),
-        ..model(Warps::Grid, 1, Cost::new(89, 82, 209), Cost::new(70, 7, 250))
+        replay: (Cost::new(132, 96, 193), 16),
+        ..model(Warps::Grid, 1, Cost::new(89, 82, 209).with_banks(98), Cost::new(74, 7, 250))
     };
-    rung(kernel, what, |work| Geometry::linear(work.tiles(TILE_WIDTH), 32), model)
+    rung(kernel, what, |work| grid(work, TILE_WIDTH), model)
 }
 
 /// As [`lane_refill`], with the check deferred.
@@ -597,20 +622,21 @@ pub(crate) const fn refill_deferred(kernel: Kernel, what: &'static str) -> GpuRu
     let model = Model {
         check: Check::Deferred,
         iterations: 32,
-        replay: (Cost::new(69, 48, 113), 8),
-        ..model(Warps::Queue, 1, Cost::new(176, 162, 385), Cost::new(135, 12, 450))
+        replay: (Cost::new(68, 48, 109), 8),
+        ..model(Warps::Queue, 1, Cost::new(176, 162, 385).with_banks(190), Cost::new(135, 12, 450))
     };
-    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), QUEUE_BLOCK), model)
+    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), BLOCK), model)
 }
 
 /// As [`deferred_check`], with four instructions an iteration.
 pub(crate) const fn scaled(kernel: Kernel, what: &'static str) -> GpuRung {
     let model = Model {
         check: Check::DeferredScaled,
-        replay: (Cost::new(131, 96, 193), 16),
-        ..model(Warps::Grid, 1, Cost::new(75, 68, 185), Cost::new(92, 25, 250))
+        iterations: 32,
+        replay: (Cost::new(132, 96, 191), 16),
+        ..model(Warps::Grid, 1, Cost::new(140, 133, 317).with_banks(156), Cost::new(104, 28, 250))
     };
-    rung(kernel, what, |work| Geometry::linear(work.tiles(TILE_WIDTH), 32), model)
+    rung(kernel, what, |work| grid(work, TILE_WIDTH), model)
 }
 
 /// As [`refill_deferred`], with four instructions an iteration.
@@ -618,10 +644,10 @@ pub(crate) const fn refill_scaled(kernel: Kernel, what: &'static str) -> GpuRung
     let model = Model {
         check: Check::DeferredScaled,
         iterations: 32,
-        replay: (Cost::new(67, 48, 113), 8),
-        ..model(Warps::Queue, 1, Cost::new(147, 133, 339), Cost::new(173, 40, 500))
+        replay: (Cost::new(68, 48, 109), 8),
+        ..model(Warps::Queue, 1, Cost::new(147, 133, 333).with_banks(154), Cost::new(173, 40, 500))
     };
-    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), QUEUE_BLOCK), model)
+    rung(kernel, what, |work| Geometry::linear(queue_blocks(work), BLOCK), model)
 }
 
 #[cfg(test)]
@@ -710,8 +736,11 @@ mod tests {
             assert!(g.blocks() >= 1 && g.blocks() <= u64::from(w.problem.width.div_ceil(32) * w.problem.height));
         }
         let large = work(INTERIOR, 1024, 1024, 1);
-        assert_eq!((get("gpu_06_lane_refill").descriptor.geometry)(&large), Geometry::linear(396, 128));
-        assert_eq!((get("gpu_04_whole_gpu").descriptor.geometry)(&large), Geometry::linear(32768, 32));
+        assert_eq!((get("gpu_06_lane_refill").descriptor.geometry)(&large), Geometry::linear(528, 128));
+        assert_eq!(
+            (get("gpu_04_whole_gpu").descriptor.geometry)(&large),
+            Geometry { shared_bytes: 27 * 1024, ..Geometry::linear(8192, 128) }
+        );
     }
 
     /// The lanes of a tile as the kernels compute them.
@@ -826,12 +855,12 @@ mod tests {
     fn issue_slots_are_the_sum_over_warps_of_the_longest_lane() {
         for w in awkward().filter(|w| w.problem.max_iter > 0) {
             for (stem, columns, block, fixed, replay) in [
-                ("gpu_01_one_warp", 8, 132, 55, 0),
-                ("gpu_02_one_warp_ilp2", 16, 263, 64, 0),
-                ("gpu_03_one_sm", 8, 130, 53, 0),
-                ("gpu_04_whole_gpu", 8, 130, 62, 0),
-                ("gpu_05_whole_gpu_ilp2", 16, 263, 70, 0),
-                ("gpu_07_deferred_count", 8, 118, 65, 130),
+                ("gpu_01_one_warp", 8, 131, 54, 0),
+                ("gpu_02_one_warp_ilp2", 16, 265, 64, 0),
+                ("gpu_03_one_sm", 8, 131, 53, 0),
+                ("gpu_04_whole_gpu", 8, 131, 59, 0),
+                ("gpu_05_whole_gpu_ilp2", 16, 265, 71, 0),
+                ("gpu_07_deferred_count", 8, 118, 68, 131),
             ] {
                 let mut want = 0;
                 for tile in 0..w.tiles(columns) {
@@ -876,11 +905,11 @@ mod tests {
         let w = work(INTERIOR, 256, 256, 160);
         // 2048 equal warps of 10 blocks on 528 schedulers: at most 4 of them on one.
         let plain = get("gpu_04_whole_gpu").schedule(&w);
-        assert_eq!(plain.slots, 2048.0 * (62.0 + 10.0 * 130.0));
-        assert!((plain.cycles - 4.0 * (62.0 + 10.0 * 130.0)).abs() < 1e-6, "{plain:?}");
+        assert_eq!(plain.slots, 2048.0 * (59.0 + 10.0 * 131.0));
+        assert!((plain.cycles - 4.0 * (59.0 + 10.0 * 131.0) * 135.0 / 131.0).abs() < 1e-6, "{plain:?}");
         // One warp alone runs at the pace of its dependences.
         let lone = get("gpu_04_whole_gpu").schedule(&work(INTERIOR, 8, 4, 160));
-        assert!((lone.cycles - (62.0 + 1300.0) * 197.0 / 130.0).abs() < 1e-6, "{lone:?}");
+        assert!((lone.cycles - (59.0 + 1310.0) * 190.0 / 131.0).abs() < 1e-6, "{lone:?}");
         for w in awkward().chain([work(BOUNDARY, 128, 128, 400)]) {
             for rung in GPU {
                 let s = rung.schedule(&w);
@@ -897,7 +926,7 @@ mod tests {
     fn refill_issues_less_where_lanes_diverge_and_more_where_they_do_not() {
         let slots = |stem: &str, w: &Work| get(stem).predict_issue_slots(w);
         let boundary = work(BOUNDARY, 512, 512, 2000);
-        assert!(slots("gpu_06_lane_refill", &boundary) < 0.8 * slots("gpu_04_whole_gpu", &boundary));
+        assert!(slots("gpu_06_lane_refill", &boundary) < 0.85 * slots("gpu_04_whole_gpu", &boundary));
         assert!(slots("gpu_09_refill_deferred", &boundary) < slots("gpu_06_lane_refill", &boundary));
         assert!(slots("gpu_11_refill_scaled", &boundary) < slots("gpu_09_refill_deferred", &boundary));
         let interior = work(INTERIOR, 64, 64, 2000);
@@ -907,10 +936,10 @@ mod tests {
     #[test]
     fn predictions_state_their_arithmetic() {
         let p = get("gpu_04_whole_gpu").predict(&work(INTERIOR, 256, 256, 160), 2e9);
-        assert!((p.ns - 4.0 * 1362.0 / 2.0).abs() < 1e-6);
+        assert!((p.ns - 4.0 * 1369.0 * 135.0 / 131.0 / 2.0).abs() < 1e-6);
         assert_eq!(
             p.text,
-            "2.8 M warp instructions on 528 schedulers at 2.000 GHz issue in 2.6 us; with the end of the launch 2.7 us"
+            "2.8 M warp instructions on 528 schedulers at 2.000 GHz issue in 2.7 us; with the end of the launch 2.8 us"
         );
     }
 }
