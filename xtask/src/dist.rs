@@ -262,7 +262,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("with space");
         let scripts = tests.iter().map(|(name, text)| (format!("tests/{name}"), *text));
-        for (path, text) in scripts.chain([("bin/reproduce".to_string(), reproduce), ("bin/timing".to_string(), "echo $@")]) {
+        for (path, text) in
+            scripts.chain([("bin/reproduce".to_string(), reproduce), ("bin/timing".to_string(), "echo $@")])
+        {
             write_executable(&bin.join(path), format!("#!/bin/sh\n{text}\n").as_bytes()).unwrap();
         }
         write_executable(&bin.join("run-all.sh"), RUN_ALL.as_bytes()).unwrap();
