@@ -214,7 +214,7 @@ fn calibrate_gpu(gpu: &Gpu, sampler: &GpuSampler<'_>, calibration: &mut Calibrat
     calibration.launch_ns = sampler.instrument().launch_ns;
     if !calibration.ceilings.contains_key("gpu.fp32") {
         let measured = gpu_ceilings::measure(sampler, gpu)?;
-        calibration.sm_hz = measured.sm_hz;
+        calibration.sm_hz = measured.sm_hz.unwrap_or(0.0);
         calibration.ceilings.extend(measured.ceilings);
     }
     Ok(())

@@ -42,7 +42,20 @@ pub enum Absence {
     InitFailed(String),
 }
 
-/// A failed call on a GPU that is there.
+/// What a [`GpuError`] means for the rung that met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The rung asks for more than this device has: a reason to skip it. The device goes on working.
+    Unsupported,
+    /// The rung is wrong: it wrote where it must not, gave a wrong value, or its launch does not fit its kernel. A
+    /// failed check of that rung, which has no time. The device goes on working.
+    CheckFailed,
+    /// A call of the driver failed, for example because a kernel read or wrote outside all memory. What follows on
+    /// this device may fail as well, so nothing more can be measured on it: an input/output error.
+    Driver,
+}
+
+/// A failed call on a GPU that is there. [`GpuError::kind`] says what becomes of the rung.
 #[derive(Clone, Debug, Error)]
 pub enum GpuError {
     /// A driver call failed.
@@ -71,6 +84,16 @@ pub enum GpuError {
         /// What the device has.
         has: (u32, u32),
     },
+    /// The PTX uses features of one architecture (`sm_90a`), which later ones do not have.
+    #[error("{stem} is compiled for {target} alone; this device has compute capability {}.{}", has.0, has.1)]
+    Architecture {
+        /// Stem of the kernel.
+        stem: &'static str,
+        /// Target of the PTX.
+        target: String,
+        /// What the device has.
+        has: (u32, u32),
+    },
     /// The arguments do not fit the entry's parameters.
     #[error("{entry} takes ({expected}); the launch gives ({given})")]
     Arguments {
@@ -89,7 +112,7 @@ pub enum GpuError {
         /// Entry point asked for.
         entry: &'static str,
     },
-    /// A launch outside the limits of the device.
+    /// A launch outside the limits of the device: grid, block, or more registers than an SM has.
     #[error("{entry}: grid {grid:?} x block {block:?} is outside the device's limits")]
     Geometry {
         /// Entry point.
@@ -98,6 +121,16 @@ pub enum GpuError {
         grid: [u32; 3],
         /// Block.
         block: [u32; 3],
+    },
+    /// A block needs more shared memory than the device lets it have.
+    #[error("{entry} needs {needed} bytes of shared memory for a block; this device has {available}")]
+    SharedMemory {
+        /// Entry point.
+        entry: &'static str,
+        /// Static and dynamic bytes of a block.
+        needed: u64,
+        /// Bytes that a block may have.
+        available: u32,
     },
     /// Device memory is short.
     #[error("{needed} bytes of device memory are needed; {free} are free")]
@@ -121,6 +154,31 @@ pub enum GpuError {
         /// Bytes of the buffer.
         bytes: usize,
     },
+    /// A calibration kernel computed something else than it must.
+    #[error("the calibration kernel {stem} returned a wrong value")]
+    WrongValue {
+        /// Stem of the kernel.
+        stem: &'static str,
+    },
+}
+
+impl GpuError {
+    /// What becomes of the rung: a skip, a failed check, or the end of measuring on this device.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Capability { .. }
+            | Self::Architecture { .. }
+            | Self::Geometry { .. }
+            | Self::SharedMemory { .. }
+            | Self::Memory { .. } => ErrorKind::Unsupported,
+            Self::Guard { .. }
+            | Self::WrongValue { .. }
+            | Self::Arguments { .. }
+            | Self::NoEntry { .. }
+            | Self::Length { .. } => ErrorKind::CheckFailed,
+            Self::Driver { .. } | Self::Jit { .. } => ErrorKind::Driver,
+        }
+    }
 }
 
 /// Result of a GPU call.
@@ -327,6 +385,14 @@ impl Param {
     }
 }
 
+/// Target of the PTX and the only compute capability that has it, if it is one of those with the suffix `a`.
+fn one_architecture(ptx: &str) -> Option<(&str, (u32, u32))> {
+    let target = ptx.lines().find_map(|line| line.trim_start().strip_prefix(".target"))?;
+    let target = target.split([',', ' ', '\t']).find(|word| !word.is_empty())?;
+    let number: u32 = target.strip_prefix("sm_")?.strip_suffix('a')?.parse().ok()?;
+    Some((target, (number / 10, number % 10)))
+}
+
 /// Types of the parameters of `entry`, read from the PTX text; none when the entry is not there.
 fn entry_params(ptx: &str, entry: &str) -> Option<Vec<String>> {
     let mut rest = ptx;
@@ -356,6 +422,7 @@ pub struct Function {
     raw: sys::CUfunction,
     entry: &'static str,
     params: Vec<Param>,
+    static_shared: u32,
     dynamic_shared: Rc<Cell<u32>>,
     _module: Rc<Module>,
 }
@@ -584,12 +651,15 @@ impl Gpu {
     /// Compiles a kernel for this device.
     ///
     /// # Errors
-    /// [`GpuError::Capability`] when the PTX is for a newer device, [`GpuError::Jit`] with the compiler's log when
-    /// the driver refuses it, [`GpuError::NoEntry`].
+    /// [`GpuError::Capability`] or [`GpuError::Architecture`] when the PTX is for a newer or for another device,
+    /// [`GpuError::Jit`] with the compiler's log when the driver refuses it, [`GpuError::NoEntry`].
     pub fn load(&self, kernel: &Kernel) -> Result<Function> {
         let has = self.device.compute_capability;
         if kernel.target > has {
             return Err(GpuError::Capability { stem: kernel.stem, needs: kernel.target, has });
+        }
+        if let Some((target, _)) = one_architecture(kernel.ptx).filter(|(_, only)| *only != has) {
+            return Err(GpuError::Architecture { stem: kernel.stem, target: target.to_string(), has });
         }
         let no_entry = || GpuError::NoEntry { stem: kernel.stem, entry: kernel.entry };
         let params = entry_params(kernel.ptx, kernel.entry).ok_or_else(no_entry)?;
@@ -616,7 +686,18 @@ impl Gpu {
             return Err(no_entry());
         }
         ok("cuModuleGetFunction", code)?;
-        Ok(Function { raw, entry: kernel.entry, params, dynamic_shared: Rc::new(Cell::new(0)), _module: module })
+        let mut static_shared = 0;
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        // SAFETY: writes one int; the function is loaded.
+        ok("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut static_shared, attribute, raw) })?;
+        Ok(Function {
+            raw,
+            entry: kernel.entry,
+            params,
+            static_shared: static_shared as u32,
+            dynamic_shared: Rc::new(Cell::new(0)),
+            _module: module,
+        })
     }
 
     fn load_module(&self, kernel: &Kernel) -> Result<Module> {
@@ -652,7 +733,8 @@ impl Gpu {
     /// Enqueues one launch. An empty geometry enqueues nothing.
     ///
     /// # Errors
-    /// [`GpuError::Arguments`] when count or types differ from the PTX, [`GpuError::Geometry`], or the driver's.
+    /// [`GpuError::Arguments`] when count or types differ from the PTX, [`GpuError::Geometry`],
+    /// [`GpuError::SharedMemory`], or the driver's.
     pub fn launch(&self, function: &Function, geometry: Geometry, args: &[Arg<DevicePtr>]) -> Result<()> {
         self.check_arguments(function, args)?;
         if geometry.is_empty() {
@@ -660,8 +742,9 @@ impl Gpu {
         }
         let fits = (0..3).all(|i| geometry.grid[i] <= self.limits.grid[i] && geometry.block[i] <= self.limits.block[i])
             && geometry.threads_per_block() <= self.limits.threads;
+        let outside = || GpuError::Geometry { entry: function.entry, grid: geometry.grid, block: geometry.block };
         if !fits {
-            return Err(GpuError::Geometry { entry: function.entry, grid: geometry.grid, block: geometry.block });
+            return Err(outside());
         }
         self.allow_shared(function, geometry.shared_bytes)?;
         // Each argument in eight bytes of its own; the driver reads as many as the parameter has.
@@ -695,6 +778,10 @@ impl Gpu {
                 std::ptr::null_mut(),
             )
         };
+        // The block needs more registers than an SM has. Nothing ran.
+        if code == sys::CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES {
+            return Err(outside());
+        }
         ok("cuLaunchKernel", code)
     }
 
@@ -712,10 +799,15 @@ impl Gpu {
         Err(GpuError::Arguments { entry: function.entry, expected: list(&function.params), given: list(&given) })
     }
 
-    /// More than 48 KiB of dynamic shared memory must be asked for, once per function.
+    /// More than 48 KiB of shared memory must be asked for, once per function.
     fn allow_shared(&self, function: &Function, bytes: u32) -> Result<()> {
-        if bytes <= 48 * 1024 || bytes <= function.dynamic_shared.get() {
+        let needed = u64::from(function.static_shared) + u64::from(bytes);
+        if needed <= 48 * 1024 || bytes <= function.dynamic_shared.get() {
             return Ok(());
+        }
+        let available = self.device.shared_per_block_optin_bytes;
+        if needed > u64::from(available) {
+            return Err(GpuError::SharedMemory { entry: function.entry, needed, available });
         }
         self.bind()?;
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -751,7 +843,7 @@ impl Gpu {
         Ok(Resources {
             registers: get(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             local_bytes: get(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            shared_bytes: get(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? + geometry.shared_bytes,
+            shared_bytes: function.static_shared + geometry.shared_bytes,
             blocks_per_sm: blocks as u32,
             occupancy: f64::from(blocks) * warps(threads) / warps(u64::from(self.device.max_threads_per_sm)),
             grid: geometry.grid,
@@ -876,6 +968,33 @@ mod tests {
         assert_eq!(entry_params(PTX, "calib_empty").unwrap(), [""; 0]);
         assert_eq!(entry_params(PTX, "cal"), None);
         assert_eq!(entry_params(PTX, "missing"), None);
+    }
+
+    #[test]
+    fn only_targets_with_the_suffix_are_of_one_architecture() {
+        assert_eq!(one_architecture(".version 8.4\n.target sm_90a\n"), Some(("sm_90a", (9, 0))));
+        assert_eq!(one_architecture(".target sm_100a, debug\n"), Some(("sm_100a", (10, 0))));
+        assert_eq!(one_architecture(".target sm_90\n"), None);
+        assert_eq!(one_architecture(PTX), None);
+    }
+
+    #[test]
+    fn errors_tell_a_skip_from_a_failed_check_and_from_a_failed_driver() {
+        let has = (8, 6);
+        for unsupported in [
+            GpuError::Capability { stem: "a", needs: (9, 0), has },
+            GpuError::Architecture { stem: "a", target: "sm_90a".to_string(), has: (10, 0) },
+            GpuError::SharedMemory { entry: "a", needed: 200 << 10, available: 99 << 10 },
+            GpuError::Geometry { entry: "a", grid: [1, 70_000, 1], block: [32, 1, 1] },
+            GpuError::Memory { needed: 2, free: 1 },
+        ] {
+            assert_eq!(unsupported.kind(), ErrorKind::Unsupported, "{unsupported}");
+        }
+        for wrong in [GpuError::Guard { bytes: 4 }, GpuError::WrongValue { stem: "a" }] {
+            assert_eq!(wrong.kind(), ErrorKind::CheckFailed, "{wrong}");
+        }
+        let lost = GpuError::Driver { call: "cuStreamSynchronize", text: "CUDA_ERROR_ILLEGAL_ADDRESS".to_string() };
+        assert_eq!(lost.kind(), ErrorKind::Driver);
     }
 
     #[test]

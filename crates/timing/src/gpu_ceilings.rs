@@ -24,12 +24,12 @@ const REPEATS: usize = 9;
 /// Warp schedulers of an SM on every architecture from sm_70 on; sm_60 has two that issue two.
 const SCHEDULERS: f64 = 4.0;
 
-/// The measured ceilings by name, and the SM clock while FFMA ran, Hz.
+/// The measured ceilings by name, and the SM clock while FFMA ran.
 pub struct GpuCeilings {
     /// See the module's table.
     pub ceilings: BTreeMap<String, Ceiling>,
-    /// SM clock under full FFMA load, Hz.
-    pub sm_hz: f64,
+    /// SM clock under full FFMA load, Hz; none where the clock probe could not tell. Never 0.
+    pub sm_hz: Option<f64>,
 }
 
 /// Measures all of them: about a second, and 2 GiB of device memory (less where less is free).
@@ -75,16 +75,12 @@ fn best_time(sampler: &GpuSampler<'_>, work: &mut dyn FnMut(&Gpu) -> Result<()>)
     Ok((middle(&times[..REPEATS / 3]), hz))
 }
 
-fn wrong(stem: &'static str) -> GpuError {
-    GpuError::Driver { call: stem, text: "the calibration kernel returned a wrong value".to_string() }
-}
-
 /// Rate per SM cycle times the clock, for the `expected` of an on-chip ceiling.
 fn per_cycle(gpu: &Gpu, units_per_sm: f64, hz: Option<f64>) -> Option<f64> {
     hz.map(|hz| f64::from(gpu.device().sms) * units_per_sm * hz * 1e-9)
 }
 
-fn fp32(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<(Ceiling, f64)> {
+fn fp32(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<(Ceiling, Option<f64>)> {
     const TRIPS: u32 = 2048;
     let function = gpu.load(&calibration_kernel!("calib_fma"))?;
     let geometry = Geometry::linear(gpu.device().sms * 8, 256);
@@ -94,12 +90,12 @@ fn fp32(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<(Ceiling, f64)> {
     let args = [Arg::Ptr(out.ptr()), Arg::U32(TRIPS), Arg::F32(0.5), Arg::F32(1.0)];
     let (ns, hz) = best_time(sampler, &mut |gpu| gpu.launch(&function, geometry, &args))?;
     if !gpu.download(&out)?.iter().all(|&v| (v - 32.0).abs() < 1e-3) {
-        return Err(wrong("calib_fma"));
+        return Err(GpuError::WrongValue { stem: "calib_fma" });
     }
     let flops = threads as f64 * f64::from(TRIPS) * 256.0 * 2.0;
     let lanes = f64::from(gpu.device().fp32_lanes_per_sm);
     let how = format!("independent FFMA chains, {} blocks of 256 threads", geometry.grid[0]);
-    Ok((ceiling(flops / ns, "GFLOP/s", how, per_cycle(gpu, 2.0 * lanes, hz)), hz.unwrap_or(0.0)))
+    Ok((ceiling(flops / ns, "GFLOP/s", how, per_cycle(gpu, 2.0 * lanes, hz)), hz))
 }
 
 fn issue(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
@@ -112,7 +108,7 @@ fn issue(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     let (ns, hz) = best_time(sampler, &mut |gpu| gpu.launch(&function, geometry, &args))?;
     // Eight accumulators at 2, plus one bit.
     if !gpu.download(&out)?.iter().all(|&v| (v - 16.0).abs() < 1e-3 || (v - 17.0).abs() < 1e-3) {
-        return Err(wrong("calib_issue"));
+        return Err(GpuError::WrongValue { stem: "calib_issue" });
     }
     let instructions = threads as f64 / 32.0 * f64::from(TRIPS) * 256.0;
     let how = format!("three FFMA and one IMNMX in turn, {} blocks of 256 threads", geometry.grid[0]);
@@ -131,7 +127,7 @@ fn shared(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     // Of one trip, the 16 equal words y, z, w cancel in pairs; x is t plus the number of the load.
     let expected = |t: u32| (0..16).fold(0, |fold, u| fold ^ (t + u));
     if gpu.download(&out)?.iter().enumerate().any(|(i, &v)| v != expected(i as u32 % 512)) {
-        return Err(wrong("calib_shared"));
+        return Err(GpuError::WrongValue { stem: "calib_shared" });
     }
     let bytes = threads as f64 * f64::from(TRIPS) * 16.0 * 16.0;
     let how = "conflict-free 16-byte loads, 4 blocks of 512 threads per SM".to_string();
@@ -155,7 +151,7 @@ fn l2(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     let folded = l2_reference(words / 4 / (4 * THREADS as usize), 3, 5, TRIPS);
     let seen = gpu.download(&out)?[3 * THREADS as usize + 5];
     if seen != folded {
-        return Err(wrong("calib_l2"));
+        return Err(GpuError::WrongValue { stem: "calib_l2" });
     }
     let bytes = threads as f64 * f64::from(TRIPS) * 64.0;
     let how = format!("16-byte .cg loads over {:.0} MiB, read only", words as f64 * 4.0 / f64::from(1 << 20));
@@ -209,7 +205,7 @@ fn copy(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     let (ours_ns, _) = best_time(sampler, &mut |gpu| gpu.launch(&function, geometry, &args))?;
     let copied = gpu.download(&to)?;
     if copied.iter().enumerate().any(|(i, &w)| w != filled(i as u64, 7)) {
-        return Err(wrong("calib_copy"));
+        return Err(GpuError::WrongValue { stem: "calib_copy" });
     }
     let (driver_ns, _) = best_time(sampler, &mut |gpu| gpu.copy(&from, &to))?;
     let rate = |ns: f64| 2.0 * from.bytes() as f64 / ns;

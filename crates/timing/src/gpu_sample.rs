@@ -151,7 +151,7 @@ impl<'g> GpuSampler<'g> {
         self.read_hz()
     }
 
-    /// Writes more than twice the L2, so that nothing of a working set stays cached.
+    /// Writes twice the L2 (at least 1 MiB), so that nothing of a working set stays cached.
     fn flush(&self, seed: u32) -> Result<()> {
         let blocks = self.gpu.device().sms * 4;
         let args = [Arg::Ptr(self.flush.ptr()), Arg::U64(self.flush.len() as u64), Arg::U32(seed)];
@@ -219,6 +219,9 @@ impl<'g> GpuSampler<'g> {
             progress(round + 1, plan.rounds);
         }
         flag_throttled(&mut lanes, &hz);
+        for lane in &mut lanes {
+            flag_short(&mut lane.samples, self.instrument.quantum_ns);
+        }
         Ok(lanes.into_iter().map(|lane| lane.samples).collect())
     }
 
@@ -262,9 +265,6 @@ impl<'g> GpuSampler<'g> {
         let mut samples = Samples { method: "single", batch: 1, ..Samples::default() };
         if contestant.cache == Cache::Cold {
             // Only the first execution after a flush is cold, so it cannot be repeated.
-            if once < floor {
-                samples.flags.push("below_quantum".to_string());
-            }
             return Ok(Lane { samples, graph: None });
         }
         let wanted = floor.max(plan.min_sample.as_nanos() as f64);
@@ -276,9 +276,6 @@ impl<'g> GpuSampler<'g> {
         samples.batch = repeat(once);
         let batch_ns = self.time_batch(contestant, samples.batch)?;
         samples.batch = repeat(batch_ns / f64::from(samples.batch));
-        if samples.batch == MAX_REPEAT && batch_ns < floor {
-            samples.flags.push("below_quantum".to_string());
-        }
         samples.method = "batch";
         let graph = if contestant.capturable { Some(self.capture(contestant, samples.batch)?) } else { None };
         if let Some(graph) = &graph {
@@ -318,6 +315,15 @@ fn flag_throttled(lanes: &mut [Lane], hz: &[Vec<Option<f64>>]) {
     }
 }
 
+/// A run is below the quantum when its samples last less than [`QUANTA`] steps of the event clock: one step is then
+/// more than 1% of a sample. An unknown length counts as too short.
+fn flag_short(samples: &mut Samples, quantum_ns: f64) {
+    let long_enough = middle(&samples.ns) * f64::from(samples.batch) >= QUANTA * quantum_ns;
+    if !long_enough {
+        samples.flags.push("below_quantum".to_string());
+    }
+}
+
 /// Smallest positive difference between two of the times, ns. Sorts them. Differences below half a nanosecond are
 /// the rounding of the driver's 32-bit milliseconds.
 fn smallest_step(times: &mut [f64]) -> Option<f64> {
@@ -344,6 +350,21 @@ mod tests {
         assert_eq!(a.hz_until(ClockNote { sm: 4, ..b }), None);
         assert_eq!(b.hz_until(a), None);
         assert_eq!(a.hz_until(a), None);
+    }
+
+    #[test]
+    fn samples_of_less_than_a_hundred_steps_are_flagged() {
+        let flags = |ns: f64, batch: u32, quantum_ns: f64| {
+            let mut samples = Samples { ns: vec![ns; 5], batch, ..Samples::default() };
+            flag_short(&mut samples, quantum_ns);
+            samples.flags
+        };
+        assert_eq!(flags(3200.0, 1, 32.0), [""; 0]);
+        assert_eq!(flags(3199.0, 1, 32.0), ["below_quantum"]);
+        assert_eq!(flags(1.6, 2000, 32.0), [""; 0], "the whole batch is one sample");
+        assert_eq!(flags(1.5, 2000, 32.0), ["below_quantum"]);
+        assert_eq!(flags(f64::NAN, 1, 32.0), ["below_quantum"]);
+        assert_eq!(flags(3200.0, 1, f64::NAN), ["below_quantum"]);
     }
 
     #[test]

@@ -104,12 +104,30 @@ pub struct Calibration {
     pub quantum_ns: f64,
     /// Time between events around one empty kernel, ns (0 without a GPU).
     pub launch_ns: f64,
-    /// SM clock while the arithmetic ceiling ran, Hz (0 without a GPU).
+    /// SM clock while the arithmetic ceiling ran, Hz (0 without a GPU or when it could not be told: see
+    /// [`Calibration::known_sm_hz`]).
     pub sm_hz: f64,
-    /// Core clock while the arithmetic ceiling of one CPU core ran, Hz (0 when it could not be told).
+    /// Core clock while the arithmetic ceiling of one CPU core ran, Hz (0 when it could not be told: see
+    /// [`Calibration::known_cpu_hz`]).
     pub cpu_hz: f64,
     /// By name, e.g. `gpu.copy`, `gpu.fp32`, `gpu.shared`, `gpu.l2`, `cpu.copy`, `cpu.fma`, `cpu.fma.all`.
     pub ceilings: BTreeMap<String, Ceiling>,
+}
+
+impl Calibration {
+    /// [`Calibration::sm_hz`], where it is a clock: what divides by it needs this.
+    pub fn known_sm_hz(&self) -> Option<f64> {
+        known_hz(self.sm_hz)
+    }
+
+    /// [`Calibration::cpu_hz`], where it is a clock: what divides by it needs this.
+    pub fn known_cpu_hz(&self) -> Option<f64> {
+        known_hz(self.cpu_hz)
+    }
+}
+
+fn known_hz(hz: f64) -> Option<f64> {
+    Some(hz).filter(|hz| hz.is_finite() && *hz > 0.0)
 }
 
 /// What a kernel occupies, as the driver reports it.
@@ -180,7 +198,7 @@ pub struct Run {
     pub id: String,
     /// Study, e.g. `mandelbrot`.
     pub study: String,
-    /// Stem of the rung, e.g. `cpu_02_avx512`.
+    /// Stem of the rung, e.g. `cpu_04_avx512`.
     pub rung: String,
     /// `cpu`, `gpu`, `emulator` or `peer:NAME`.
     pub target: String,
@@ -224,7 +242,8 @@ pub struct Run {
     pub error: Option<ErrorReport>,
     /// The model's expectation.
     pub prediction: Option<Prediction>,
-    /// Things a reader must know: `throttled`, `below_quantum`, `above_ceiling`, `method:graph`, ...
+    /// Things a reader must know: `throttled`, `below_quantum` (a sample shorter than 100 steps of the event clock),
+    /// `above_ceiling`, `method:graph`, ...
     pub flags: Vec<String>,
 }
 
@@ -291,6 +310,16 @@ mod tests {
         let cold = Run::make_id("mandelbrot", "cpu_00_scalar", "cpu", Cache::Cold, &axes);
         assert_eq!(warm, "mandelbrot/cpu_00_scalar@cpu[max_iter=256,view=whole]");
         assert_ne!(warm, cold);
+    }
+
+    #[test]
+    fn a_clock_that_could_not_be_told_is_no_clock() {
+        for hz in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let calibration = Calibration { sm_hz: hz, cpu_hz: hz, ..Calibration::default() };
+            assert_eq!((calibration.known_sm_hz(), calibration.known_cpu_hz()), (None, None));
+        }
+        let calibration = Calibration { sm_hz: 1.98e9, cpu_hz: 4e9, ..Calibration::default() };
+        assert_eq!((calibration.known_sm_hz(), calibration.known_cpu_hz()), (Some(1.98e9), Some(4e9)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use timing::check::POISON_U32;
-use timing::cuda::{Absence, Gpu, GpuError, POISON_FLOAT};
+use timing::cuda::{Absence, ErrorKind, Gpu, GpuError, POISON_FLOAT};
 use timing::gpu_ceilings;
 use timing::gpu_sample::{GpuContestant, GpuSampler};
 use timing::launch::{Arg, Geometry, Kernel};
@@ -68,7 +68,9 @@ fn memory_is_poisoned_copied_and_guarded() {
     gpu.check_guard(&buffer).unwrap();
     assert_eq!(gpu.download(&buffer).unwrap()[1], 2_654_435_761u32.wrapping_add(9));
     gpu.launch(&function, Geometry::linear(1, 64), &args(1002)).unwrap();
-    assert!(matches!(gpu.check_guard(&buffer), Err(GpuError::Guard { bytes: 4004 })));
+    let overwritten = gpu.check_guard(&buffer).unwrap_err();
+    assert!(matches!(overwritten, GpuError::Guard { bytes: 4004 }), "{overwritten}");
+    assert_eq!(overwritten.kind(), ErrorKind::CheckFailed);
 
     let empty = gpu.alloc::<u32>(0).unwrap();
     assert_eq!(gpu.download(&empty).unwrap(), [0u32; 0]);
@@ -99,6 +101,17 @@ fn bad_launches_are_refused_in_one_line() {
     assert_eq!(no_entry.to_string(), "calib_fill.ptx has no entry calib_fil");
     let Err(newer) = gpu.load(&Kernel { target: (99, 0), ..FILL }) else { panic!("99.0 was accepted") };
     assert!(matches!(newer, GpuError::Capability { needs: (99, 0), .. }));
+    assert_eq!(newer.kind(), ErrorKind::Unsupported);
+    let other = FILL.ptx.replacen(".target sm_60", ".target sm_61a", 1);
+    assert_ne!(other, FILL.ptx);
+    let Err(other) = gpu.load(&Kernel { ptx: other.leak(), ..FILL }) else { panic!("sm_61a was accepted") };
+    assert!(matches!(other, GpuError::Architecture { .. }), "{other}");
+    let much = Geometry { shared_bytes: gpu.device().shared_per_block_optin_bytes + 4, ..Geometry::linear(1, 32) };
+    let much = gpu.launch(&function, much, &args).unwrap_err();
+    assert!(matches!(much, GpuError::SharedMemory { .. }), "{much}");
+    let all = Geometry { shared_bytes: gpu.device().shared_per_block_optin_bytes, ..Geometry::linear(1, 32) };
+    gpu.launch(&function, all, &args).unwrap();
+    assert_eq!(gpu.download(&buffer).unwrap()[1], 2_654_435_761);
     assert!(matches!(Gpu::open(1000), Err(Absence::NoDevice)));
 }
 
@@ -115,9 +128,10 @@ fn ceilings_are_strong_and_the_instrument_is_finer_than_a_launch() {
         assert!(ceiling.ok, "{name}: {ceiling:?}");
         assert!(ceiling.expected.is_none_or(|e| ceiling.value < 1.02 * e), "{name} is above what the chip can do");
     }
-    println!("SM clock {:.0} MHz", measured.sm_hz / 1e6);
+    let sm_hz = measured.sm_hz.expect("one of nine clock probes finds its SM again");
+    println!("SM clock {:.0} MHz", sm_hz / 1e6);
     let max_hz = f64::from(gpu.device().max_clock_khz) * 1e3;
-    assert!(measured.sm_hz > 0.5 * max_hz && measured.sm_hz < 1.02 * max_hz);
+    assert!(sm_hz > 0.5 * max_hz && sm_hz < 1.02 * max_hz);
 }
 
 /// One FMA kernel of 1, 4 and 1 trips: times are in proportion however they are taken, and a cold copy of it is not
