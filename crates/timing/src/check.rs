@@ -153,7 +153,7 @@ fn each<E: ToString, A: ToString>(
 }
 
 fn report(metric: &str, value: f64, tolerance: f64, check: &str) -> ErrorReport {
-    ErrorReport { metric: metric.to_string(), value, tolerance, check: check.to_string() }
+    ErrorReport { metric: metric.to_string(), value, tolerance, check: check.to_string(), ..ErrorReport::default() }
 }
 
 #[cfg(test)]

@@ -164,6 +164,9 @@ pub struct ErrorReport {
     pub tolerance: f64,
     /// Which check it was, one line, e.g. `every pixel against the fused scalar oracle`.
     pub check: String,
+    /// What was wrong, one line; empty where the check passed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failed: String,
 }
 
 /// The time a rung's model expects, from the calibration alone.
@@ -238,7 +241,7 @@ pub struct Run {
     /// Counts by name: from the emulator, from the model, or from hardware counters.
     #[serde(deserialize_with = "null_values_are_nan")]
     pub counters: BTreeMap<String, f64>,
-    /// The check that this run passed.
+    /// The check of this run; where it failed the run has no times and is flagged `check_failed`.
     pub error: Option<ErrorReport>,
     /// The model's expectation.
     pub prediction: Option<Prediction>,
