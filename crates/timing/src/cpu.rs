@@ -184,6 +184,20 @@ pub fn widest_vector() -> Option<VectorUnit> {
     Avx512::detect().map(VectorUnit::Avx512).or_else(|| Avx2::detect().map(VectorUnit::Avx2))
 }
 
+/// AVX-512 for a test: none, with a line that says so, where this machine lacks it.
+///
+/// # Panics
+/// It is lacking and `REQUIRE_AVX512` insists on it.
+#[cfg(test)]
+fn avx512_or_skip() -> Option<Avx512> {
+    let found = Avx512::detect();
+    if found.is_none() {
+        assert!(!crate::probe::required("REQUIRE_AVX512"), "REQUIRE_AVX512 is set, but this CPU has no AVX-512F");
+        println!("SKIP: this CPU has no AVX-512F");
+    }
+    found
+}
+
 /// Dependent adds in one try of [`core_hz`]: some 2 us.
 const CLOCK_ADDS: u64 = 8192;
 

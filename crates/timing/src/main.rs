@@ -1,12 +1,15 @@
 //! What this machine has and what it can do: the probe, the ceilings, and the A/A run of the instrument.
 
+mod cli;
+
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use timing::cuda::Gpu;
+use timing::cpu::Avx512;
+use timing::cuda::{ErrorKind, Gpu, GpuError};
 use timing::gpu_sample::{GpuContestant, GpuSampler};
 use timing::launch::{Arg, Geometry, Kernel};
 use timing::probe::{Probe, probe, required};
@@ -16,11 +19,14 @@ use timing::stats::{Ratio, paired_ratio};
 
 /// Shows what this machine has and what its instruments can tell.
 #[derive(Parser)]
-#[command(name = "timing")]
+#[command(name = "timing", version, arg_required_else_help = false, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXIT_CODES: &str = "Exit codes: 0 done, or skipped with the reason; 1 input, output or driver; 2 usage; \
+    3 a calibration kernel is wrong; 4 REQUIRE_GPU=1 or REQUIRE_AVX512=1 is unmet";
 
 #[derive(Subcommand)]
 enum Command {
@@ -29,7 +35,7 @@ enum Command {
     /// Times one kernel against itself: the 95% interval of the ratio should hold 1 about 95 times in 100
     Aa {
         /// Ladders to sample
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         ladders: u32,
         /// Write the ratios as JSON
         #[arg(long, value_name = "FILE")]
@@ -37,44 +43,77 @@ enum Command {
     },
 }
 
-/// Exit code of an unmet REQUIRE_GPU.
-const REQUIREMENT_UNMET: u8 = 4;
+/// A variable insists on hardware that is not there: exit code 4.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable} is set, but {reason}")]
+struct Unmet {
+    variable: &'static str,
+    reason: String,
+}
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(code) => code,
+    let mut out = cli::StandardOutput;
+    let done = cli::parse(std::env::args_os(), &mut out).and_then(|cli| cli.map_or(Ok(()), |cli| run(cli, &mut out)));
+    match done.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let broken_pipe =
-                error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe);
-            if broken_pipe {
-                return ExitCode::SUCCESS;
-            }
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::from(1)
+            let _ = writeln!(std::io::stderr(), "error: {}", cli::one_line(&format!("{error:#}")));
+            ExitCode::from(code(&error))
         }
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let probe = probe();
-    match cli.command {
-        Command::Probe => show(&probe)?,
-        Command::Aa { ladders, json } => match &probe.gpu {
-            Ok(gpu) => aa(gpu, ladders, json)?,
-            Err(absence) => writeln!(std::io::stdout(), "SKIP: {absence}")?,
-        },
+/// Exit code of an error.
+fn code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<GpuError>().map(GpuError::kind) {
+        Some(ErrorKind::CheckFailed) => 3,
+        _ if error.is::<cli::Usage>() => 2,
+        _ if error.is::<Unmet>() => 4,
+        _ => 1,
     }
-    Ok(if required("REQUIRE_GPU") && probe.gpu.is_err() {
-        ExitCode::from(REQUIREMENT_UNMET)
-    } else {
-        ExitCode::SUCCESS
-    })
 }
 
-fn show(probe: &Probe) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn run(cli: Cli, out: &mut dyn Write) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Probe => {
+            let probe = probe();
+            show(&probe, out)?;
+            insist("REQUIRE_GPU", probe.gpu.as_ref().err().map(ToString::to_string))?;
+            insist("REQUIRE_AVX512", Avx512::detect().is_none().then(|| "this CPU has no AVX-512F".to_string()))
+        }
+        Command::Aa { ladders, json } => {
+            if let Some(path) = &json {
+                cli::check_writable(path)?;
+            }
+            let skipped = match probe().gpu {
+                Ok(gpu) => match aa(&gpu, ladders, json.as_deref(), out) {
+                    Err(error) if is_unsupported(&error) => format!("{error:#}"),
+                    done => return done,
+                },
+                Err(absence) => absence.to_string(),
+            };
+            writeln!(out, "SKIP: {skipped}")?;
+            insist("REQUIRE_GPU", Some(skipped))
+        }
+    }
+}
+
+fn is_unsupported(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<GpuError>().is_some_and(|e| e.kind() == ErrorKind::Unsupported)
+}
+
+/// Fails where `variable` is set and something is missing.
+fn insist(variable: &'static str, missing: Option<String>) -> anyhow::Result<()> {
+    match missing {
+        Some(reason) if required(variable) => Err(Unmet { variable, reason }.into()),
+        _ => Ok(()),
+    }
+}
+
+fn show(probe: &Probe, out: &mut dyn Write) -> std::io::Result<()> {
     let host = &probe.host;
-    writeln!(out, "cpu: {}, {} threads, {}", host.cpu, host.threads, host.features.join(" "))?;
+    let threads = if host.threads == 1 { "1 thread".to_string() } else { format!("{} threads", host.threads) };
+    writeln!(out, "cpu: {}, {threads}, {}", host.cpu, host.features.join(" "))?;
     match &probe.gpu {
         Ok(gpu) => {
             let d = gpu.device();
@@ -86,11 +125,10 @@ fn show(probe: &Probe) -> std::io::Result<()> {
                 d.sms,
                 d.memory_bytes >> 20,
                 probe.driver()
-            )?;
+            )
         }
-        Err(absence) => writeln!(out, "gpu: none: {absence}")?,
+        Err(absence) => writeln!(out, "gpu: none: {absence}"),
     }
-    out.flush()
 }
 
 const FMA: Kernel = Kernel {
@@ -118,11 +156,11 @@ struct Outcome {
     ratios: Vec<Ratio>,
 }
 
-fn aa(gpu: &Gpu, ladders: u32, json: Option<PathBuf>) -> anyhow::Result<()> {
+fn aa(gpu: &Gpu, ladders: u32, json: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<()> {
     let sampler = GpuSampler::new(gpu)?;
     let function = gpu.load(&FMA)?;
     let geometry = Geometry::linear(gpu.device().sms * 8, 256);
-    let out = gpu.alloc::<f32>((geometry.blocks() * geometry.threads_per_block()) as usize)?;
+    let buffer = gpu.alloc::<f32>((geometry.blocks() * geometry.threads_per_block()) as usize)?;
     let plan = Plan {
         warmup: Duration::from_millis(20),
         rounds: 16,
@@ -136,7 +174,7 @@ fn aa(gpu: &Gpu, ladders: u32, json: Option<PathBuf>) -> anyhow::Result<()> {
             cache: Cache::Warm,
             capturable: true,
             work: Box::new(|gpu: &Gpu| {
-                gpu.launch(&function, geometry, &[Arg::Ptr(out.ptr()), Arg::U32(32), Arg::F32(0.5), Arg::F32(1.0)])
+                gpu.launch(&function, geometry, &[Arg::Ptr(buffer.ptr()), Arg::U32(32), Arg::F32(0.5), Arg::F32(1.0)])
             }),
         };
         let mut pair = [contestant("a"), contestant("a again")];
@@ -158,20 +196,14 @@ fn aa(gpu: &Gpu, ladders: u32, json: Option<PathBuf>) -> anyhow::Result<()> {
         widest_interval: ratios.iter().map(|r| r.ci[1] - r.ci[0]).fold(0.0, f64::max),
         ratios,
     };
-    writeln!(
-        std::io::stdout(),
-        "{} of {} intervals hold 1, {} lie below, {} above; the widest is {:.4} wide",
-        outcome.holds_one,
-        outcome.ladders,
-        outcome.below_one,
-        outcome.above_one,
-        outcome.widest_interval
-    )?;
+    // The file first: it is what 100 ladders were sampled for.
     if let Some(path) = json {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, &outcome)?;
-        file.persist(path)?;
+        cli::write_file(path, &serde_json::to_vec_pretty(&outcome)?)?;
     }
+    writeln!(
+        out,
+        "{} of {} intervals hold 1, {} lie below, {} above; the widest is {:.4} wide",
+        outcome.holds_one, outcome.ladders, outcome.below_one, outcome.above_one, outcome.widest_interval
+    )?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What this machine has, without ever failing.
 
+use std::ffi::OsStr;
+
 use crate::cuda::{Absence, Gpu};
 use crate::host::host;
 use crate::record::{Device, Host};
@@ -32,7 +34,24 @@ pub fn probe() -> Probe {
     Probe { host: host(), gpu: Gpu::open(0) }
 }
 
-/// Whether an environment variable such as `REQUIRE_GPU` insists on what it names: set, and neither empty nor 0.
+/// Whether an environment variable (`REQUIRE_GPU`, `REQUIRE_AVX512`) insists on the hardware that it names: set, and
+/// neither empty nor 0. Every program and every test that skips for lack of hardware asks this.
 pub fn required(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|v| !v.is_empty() && v != "0")
+    std::env::var_os(variable).is_some_and(|v| insists(&v))
+}
+
+fn insists(value: &OsStr) -> bool {
+    !value.is_empty() && value != "0"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_and_zero_insist_on_nothing() {
+        assert!(insists(OsStr::new("1")) && insists(OsStr::new("yes")));
+        assert!(!insists(OsStr::new("")) && !insists(OsStr::new("0")));
+        assert!(!required("RUNGS_A_VARIABLE_THAT_NOBODY_SETS"));
+    }
 }

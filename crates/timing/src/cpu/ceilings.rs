@@ -395,7 +395,7 @@ fn copy_ceiling(pool: &rayon::ThreadPool, bytes: u64, plan: &Plan) -> Ceiling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Avx512;
+    use crate::cpu::avx512_or_skip;
 
     struct Mixed;
     impl InstructionMix for Mixed {
@@ -409,6 +409,10 @@ mod tests {
             min_sample: Duration::from_micros(50),
             budget: Duration::from_secs(1),
         }
+    }
+
+    fn widest_or_skip() -> Option<VectorUnit> {
+        avx512_or_skip().map(VectorUnit::Avx512).or_else(widest_vector)
     }
 
     #[test]
@@ -426,7 +430,7 @@ mod tests {
 
     #[test]
     fn weak_and_senseless_fma_rates_are_not_ok() {
-        let Some(unit) = widest_vector() else { return };
+        let Some(unit) = widest_or_skip() else { return };
         let ceiling = |instr_per_s, cores, trusted| {
             fma_ceiling(unit, VectorRate { instr_per_s, hz: Some(4e9) }, 2, cores, trusted)
         };
@@ -451,7 +455,7 @@ mod tests {
     #[test]
     fn rates_are_positive_and_mixes_are_named() {
         let (pool, _) = pinned_pool(allowed_cores()).unwrap();
-        let units = [Avx512::detect().map(VectorUnit::Avx512), Avx2::detect().map(VectorUnit::Avx2)];
+        let units = [avx512_or_skip().map(VectorUnit::Avx512), Avx2::detect().map(VectorUnit::Avx2)];
         for unit in units.into_iter().flatten() {
             let rate = vector_rate::<Mixed>(unit, &pool, &tiny());
             assert!(rate.instr_per_s.is_finite() && rate.instr_per_s > 0.0, "{rate:?}");
@@ -462,7 +466,7 @@ mod tests {
 
     #[test]
     fn mixes_are_filed_for_one_core_and_for_all() {
-        let Some(unit) = widest_vector() else { return };
+        let Some(unit) = widest_or_skip() else { return };
         let mut calibration = Calibration::default();
         calibrate_mix::<Mixed>(unit, &tiny(), &mut calibration).unwrap();
         let name = Mixed::MIX.ceiling_name(unit);
