@@ -18,6 +18,7 @@ macro_rules! never_detected {
                 None
             }
 
+            #[expect(clippy::extra_unused_type_parameters, reason = "the kernels of x86-64 have it")]
             pub(super) fn run_mix<M: InstructionMix>(self, _passes: u64, _factor: f32) -> Vec<f32> {
                 match self {}
             }
