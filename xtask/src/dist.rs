@@ -41,19 +41,19 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     prepare(dir)?;
     let metadata = cargo(root, &["metadata", "--no-deps", "--format-version=1"])?;
     let wanted = wanted(&serde_json::from_str(&metadata).context("`cargo metadata` gave no JSON")?);
+    ensure!(!wanted.is_empty(), "the workspace has no binary to pack");
     let executables = build(root, &wanted)?;
     let mut glibc = None;
     for (target, executable) in &executables {
         let bytes = fs::read(executable).with_context(|| format!("cannot read {}", executable.display()))?;
         glibc = glibc.max(needed_glibc(&bytes));
         write_executable(&dir.join(target.path()), &bytes)?;
-        say!("{}", target.path());
+        say!("{}", target.path())?;
     }
     write_executable(&dir.join("run-all.sh"), RUN_ALL.as_bytes())?;
     let commit = first_line(root, "git", &["describe", "--always", "--dirty", "--abbrev=40"]);
     write_atomically(&dir.join("README.txt"), readme(commit.as_deref(), glibc).as_bytes())?;
-    say!("run it there: {}", dir.join("run-all.sh").display());
-    Ok(())
+    say!("run it there: {}", dir.join("run-all.sh").display())
 }
 
 /// Makes the folder, or empties one of our own of what we made before.

@@ -115,9 +115,7 @@ struct Record {
 /// A missing tool, a kernel that does not compile, or with `--check` anything that differs.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let sources = select(find(root)?, &options.filter)?;
-    if sources.is_empty() {
-        say!("no kernels in crates/*/kernels");
-    }
+    ensure!(!sources.is_empty(), "no kernels in crates/*/kernels of {}", root.display());
     let nvrtc = Nvrtc::find()?;
     let ptxas = if options.check || options.ptxas { Some(Ptxas::find()?) } else { None };
     let (compiled, mut problems) = compile_all(root, &nvrtc, &sources);
@@ -135,10 +133,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         }
     }
     for problem in &problems {
-        say!("{problem}");
+        say!("{problem}")?;
     }
     match (problems.len(), options.check) {
-        (0, true) => say!("{} PTX files are what their sources compile to, and assemble", compiled.len()),
+        (0, true) => say!("{} PTX files are what their sources compile to, and assemble", compiled.len())?,
         (0, false) => {}
         (n, true) => bail!("problems: {n}; `cargo xtask ptx` writes the files anew"),
         (n, false) => bail!("problems: {n}"),
@@ -398,7 +396,7 @@ fn write_all(root: &Path, compiled: &[Compiled], all: bool) -> Result<Vec<String
             continue;
         }
         write_atomically(&path, one.ptx.as_bytes())?;
-        say!("wrote ptx/{file}");
+        say!("wrote ptx/{file}")?;
     }
     let mut manifest = match Manifest::read(root) {
         // Everything is written anew: an unreadable manifest is no loss.
@@ -413,7 +411,7 @@ fn write_all(root: &Path, compiled: &[Compiled], all: bool) -> Result<Vec<String
     let text = manifest.render()?;
     if !fs::read(root.join(MANIFEST)).is_ok_and(|old| old == text.as_bytes()) {
         write_atomically(&root.join(MANIFEST), text.as_bytes())?;
-        say!("wrote {MANIFEST}");
+        say!("wrote {MANIFEST}")?;
     }
     if all { orphans(root) } else { Ok(Vec::new()) }
 }

@@ -114,7 +114,7 @@ impl Ptxas {
                 table.add_row(row);
             }
         }
-        say!("{}", table.trim_fmt());
+        say!("{}", table.trim_fmt())?;
         Ok(problems)
     }
 

@@ -5,15 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::ptx::{self, Header};
 use crate::say;
 use crate::scan::Scan;
 
-/// Where `unsafe` may stand; `*` is any part of one name, a pattern that ends in `/` is a whole folder.
+/// Where `unsafe` may stand: the CUDA driver and the vector kernels of `timing`, the vector and C modules of each study,
+/// and the compiler that `cargo xtask ptx` opens (`nvrtc.rs`). `*` is any part of one name, a pattern that ends in `/` is a whole folder.
 const UNSAFE_ROOMS: [&str; 7] = [
     "crates/timing/src/cuda.rs",
     "crates/timing/src/cuda/",
@@ -30,8 +31,11 @@ const MECHANISM: [(&str, Option<&[&str]>); 4] =
 /// The workspace crates that a study may depend on.
 const FOR_STUDIES: &[&str] = &["timing", "report", "simt"];
 
-/// First folders of paths that exist on one person's machine only.
-const MACHINE_FOLDERS: [&str; 5] = ["work", "farm", "home", "root", "Users"];
+/// Folders below which everything is of one person or one machine.
+const MACHINE_FOLDERS: [&str; 5] = ["/home/", "/Users/", "/root/", "/tmp/", ":\\Users\\"];
+
+/// Ends of files that hold text: one that is not UTF-8 would escape the rules.
+const TEXTS: [&str; 7] = [".rs", ".toml", ".md", ".cu", ".cuh", ".ptx", ".c"];
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,10 +63,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let tree = Tree::read(root)?;
     let violations = tree.check()?;
     for violation in &violations {
-        say!("{violation}");
+        say!("{violation}")?;
     }
     match violations.len() {
-        0 => say!("{} files keep the rules", tree.files.len()),
+        0 => say!("{} files of {} crates keep the rules", tree.files.len(), tree.crates().len())?,
         n => bail!("broken rules: {n}"),
     }
     Ok(())
@@ -71,11 +75,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// The text files of the tree by their path in it.
 struct Tree {
     files: BTreeMap<String, String>,
+    /// Where the tree lies, as far as that names one machine.
+    place: Option<String>,
 }
 
 impl Tree {
     fn read(root: &Path) -> Result<Self> {
-        let mut tree = Self { files: BTreeMap::new() };
+        let mut tree = Self { files: BTreeMap::new(), place: place_of(root) };
         tree.add(root, "")?;
         Ok(tree)
     }
@@ -91,24 +97,40 @@ impl Tree {
             }
             if path.is_dir() {
                 self.add(root, &format!("{at}/"))?;
-            } else if let Ok(text) = String::from_utf8(fs::read(&path).with_context(|| format!("cannot read {at}"))?) {
-                self.files.insert(at, text);
+                continue;
+            }
+            match String::from_utf8(fs::read(&path).with_context(|| format!("cannot read {at}"))?) {
+                Ok(text) => {
+                    self.files.insert(at, text);
+                }
+                Err(_) if TEXTS.iter().any(|end| at.ends_with(end)) => bail!("{at} is not UTF-8"),
+                Err(_) => {}
             }
         }
         Ok(())
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
+        let crates = self.crates();
+        ensure!(!crates.is_empty(), "no crates/*/Cargo.toml: nothing to check");
         let mut found = Vec::new();
         for (file, text) in &self.files {
-            found.extend(machine_paths(file, text));
+            found.extend(machine_paths(file, text, self.place.as_deref()));
+            let of_crate = file.strip_prefix("crates/").and_then(|rest| Some(rest.split_once('/')?.0));
+            if let Some(name) = of_crate.filter(|name| !crates.contains(*name)) {
+                found.push(violation(
+                    &format!("crates/{name}/Cargo.toml"),
+                    1,
+                    "missing; a folder in crates/ is a package",
+                ));
+            }
             if file.ends_with(".rs") {
                 found.extend(rust(file, text));
             }
         }
-        for name in self.crates() {
-            found.extend(self.kernels(&name));
-            found.extend(self.ladder(&name));
+        for name in &crates {
+            found.extend(self.kernels(name));
+            found.extend(self.ladder(name));
         }
         found.extend(self.packages()?);
         found.sort();
@@ -177,7 +199,7 @@ impl Tree {
         rungs
     }
 
-    /// Every rung of a ladder has a heading in FINDINGS.md.
+    /// A study has a ladder, and every rung of it has a source and a heading in FINDINGS.md.
     fn ladder(&self, krate: &str) -> Vec<Violation> {
         if !is_study(krate) {
             return Vec::new();
@@ -189,9 +211,25 @@ impl Tree {
             let mut words = headings.iter().flat_map(|h| h.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
             words.any(|word| word == stem)
         };
-        let missing = self.rungs(krate).into_iter().filter(|(_, stem)| !has(stem));
         let ladder = format!("crates/{krate}/src/ladder.rs");
-        missing.map(|(line, stem)| violation(&ladder, line, format!("{findings} has no heading with {stem}"))).collect()
+        let rungs = self.rungs(krate);
+        let mut found = Vec::new();
+        if rungs.is_empty() {
+            found.push(violation(&ladder, 1, "names no rung; a study has a list of its rungs here"));
+        }
+        for (line, stem) in rungs {
+            if !has(&stem) {
+                found.push(violation(&ladder, line, format!("{findings} has no heading with {stem}")));
+            }
+            let sources = ["kernels", "src/cpu"].map(|folder| format!("crates/{krate}/{folder}/{stem}"));
+            if !self.files.contains_key(&format!("{}.cu", sources[0]))
+                && !self.files.contains_key(&format!("{}.rs", sources[1]))
+            {
+                let what = format!("{stem} has no source; allowed: {}.cu or {}.rs", sources[0], sources[1]);
+                found.push(violation(&ladder, line, what));
+            }
+        }
+        found
     }
 
     /// What depends on what, and `bench = false`.
@@ -201,7 +239,10 @@ impl Tree {
         let manifests = crates.iter().map(|name| format!("crates/{name}")).chain(["xtask".to_string()]);
         for folder in manifests {
             let file = format!("{folder}/Cargo.toml");
-            let Some(text) = self.files.get(&file) else { continue };
+            let Some(text) = self.files.get(&file) else {
+                found.push(violation(&file, 1, "missing"));
+                continue;
+            };
             let manifest: toml::Table = toml::from_str(text).with_context(|| format!("{file} is no TOML"))?;
             found.extend(self.bench(&folder, &file, text, &manifest));
             if let Some(name) = folder.strip_prefix("crates/") {
@@ -344,23 +385,33 @@ fn fits(pattern: &str, file: &str) -> bool {
         })
 }
 
-/// Absolute paths below the folders of [`MACHINE_FOLDERS`].
-fn machine_paths(file: &str, text: &str) -> Vec<Violation> {
+/// The root's absolute path, if it is of two names or more: one name alone (`/src`) may stand for anything.
+fn place_of(root: &Path) -> Option<String> {
+    let root = root.canonicalize().ok()?;
+    let names = root.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    if names < 2 { None } else { root.to_str().map(str::to_string) }
+}
+
+/// Absolute paths that exist on one machine only: below [`MACHINE_FOLDERS`], or of the tree itself at `place`.
+fn machine_paths(file: &str, text: &str, place: Option<&str>) -> Vec<Violation> {
+    let in_name = |c: char| c.is_alphanumeric() || "._-".contains(c);
     let mut found = Vec::new();
     for (line, number) in text.lines().zip(1..) {
-        for folder in MACHINE_FOLDERS {
-            let path = format!("/{folder}/");
-            let absolute = line.match_indices(&path).any(|(at, _)| {
+        // A literal writes a backslash as two.
+        let line = line.replace("\\\\", "\\");
+        let stands = |path: &str, named: bool| {
+            line.match_indices(path).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
-                !before.is_some_and(|c| c.is_alphanumeric() || "._~-*/})>".contains(c))
-            });
-            if absolute {
-                found.push(violation(
-                    file,
-                    number,
-                    format!("the path {path}... of one machine; name it from the repository's root"),
-                ));
-            }
+                let after = line[at + path.len()..].chars().next();
+                let within =
+                    path.starts_with('/') && before.is_some_and(|c| c.is_alphanumeric() || "._~-*})>".contains(c));
+                !within && after.is_some_and(in_name) == named
+            })
+        };
+        let folders = MACHINE_FOLDERS.into_iter().filter(|folder| stands(folder, true));
+        for path in folders.chain(place.filter(|place| stands(place, false))) {
+            let what = format!("the path {path}... of one machine; name it from the repository's root");
+            found.push(violation(file, number, what));
         }
     }
     found
@@ -389,6 +440,7 @@ mod tests {
             ),
             ("crates/add/src/lib.rs", "pub mod ladder;\n".to_string()),
             ("crates/add/src/main.rs", "fn main() {}\n".to_string()),
+            ("crates/add/src/cpu/cpu_00_scalar.rs", "pub fn run() {}\n".to_string()),
             ("crates/add/src/cpu/avx512_ilp.rs", "#![allow(unsafe_code)]\nunsafe fn f() {}\n".to_string()),
             (
                 "crates/add/src/ladder.rs",
@@ -396,9 +448,11 @@ mod tests {
             ),
             ("crates/add/kernels/gpu_00_lane.cu", "// One lane.\n// target: sm_60\n".to_string()),
             ("ptx/add/gpu_00_lane.ptx", ".visible .entry gpu_00_lane(\n.visible .entry gpu_00_lane__u8(\n".to_string()),
+            ("xtask/Cargo.toml", "[package]\nname = \"xtask\"\n".to_string()),
             ("crates/add/FINDINGS.md", "# add\n## cpu_00_scalar: slow\n## `gpu_00_lane`\n".to_string()),
         ];
-        Tree { files: files.into_iter().map(|(file, text)| (file.to_string(), text)).collect() }
+        let files = files.into_iter().map(|(file, text)| (file.to_string(), text)).collect();
+        Tree { files, place: Some("/data/someone/add".to_string()) }
     }
 
     /// What is found in the clean tree with one file changed: `file:line` and the text of each.
@@ -460,13 +514,17 @@ mod tests {
             kernel,
             "is not in crates/add/src/ladder.rs",
         );
-        one(found(ladder, |_| None), kernel, "is not in");
+        let without = found(ladder, |_| None);
+        assert_eq!(without.len(), 2, "{without:#?}");
+        assert!(without[0].contains("is not in") && without[1].contains("names no rung"), "{without:#?}");
         let findings = "crates/add/FINDINGS.md";
         let place = format!("{ladder}:2");
         one(found(findings, replaced("cpu_00_scalar", "cpu_00_scalar_fused")), &place, "no heading with cpu_00_scalar");
         one(found(findings, replaced("## cpu_00", "cpu_00")), &place, "no heading with cpu_00_scalar");
         assert_eq!(found(findings, |_| None).len(), 2);
-        one(found(ladder, replaced("[\"cpu", "[\"cpu_01_avx2\", \"cpu")), &place, "no heading with cpu_01_avx2");
+        let added = found(ladder, replaced("[\"cpu", "[\"cpu_01_avx2\", \"cpu"));
+        assert_eq!(added.len(), 2, "{added:#?}");
+        assert!(added[0].starts_with(&place) && added[1].contains("cpu_01_avx2"), "{added:#?}");
     }
 
     #[test]
@@ -485,7 +543,9 @@ mod tests {
     fn dependencies_go_one_way() {
         let sub = "[package]\nname = \"sub\"\n\n[build-dependencies]\nadd = { path = \"../add\" }\n";
         let what = "sub depends on add; allowed of the workspace: timing, report, simt";
-        one(found("crates/sub/Cargo.toml", |_| Some(sub.to_string())), "crates/sub/Cargo.toml:5", what);
+        let mut strays = found("crates/sub/Cargo.toml", |_| Some(sub.to_string()));
+        strays.retain(|stray| !stray.contains("ladder.rs"));
+        one(strays, "crates/sub/Cargo.toml:5", what);
         let all = "[dependencies]\nadd = { path = \"../add\" }\ntiming = { path = \"../timing\" }\n";
         assert_eq!(found("crates/reproduce/Cargo.toml", |_| Some(all.to_string())), [""; 0]);
         let report = "crates/report/Cargo.toml";
@@ -547,10 +607,51 @@ mod tests {
 
     #[test]
     fn paths_of_one_machine_are_found_in_any_text() {
+        let line = |text: String| found("README.md", |_| Some(format!("one\n{text}\n")));
         for folder in MACHINE_FOLDERS {
-            let text = format!("see https://example.org/{folder}/x and crates/{folder}/y\nand `/{folder}/me/z`\n");
-            one(found("README.md", |_| Some(text)), "README.md:2", "of one machine");
+            let drive = if folder.starts_with('/') { "" } else { "D" };
+            let path = format!("{drive}{folder}me");
+            for text in [path.clone(), format!("`{path}/z`"), format!("(file://{path})"), path.replace('\\', "\\\\")] {
+                one(line(text), "README.md:2", "of one machine");
+            }
         }
+        let others = "https://example.org/home/x, crates/tmp/y, ~/home/z, /home/<name>, $DIR}/tmp/out, C:\\Users";
+        assert_eq!(line(others.to_string()), [""; 0]);
+    }
+
+    #[test]
+    fn the_place_of_the_tree_is_found_in_any_text() {
+        let place = clean().place.unwrap();
+        for text in [place.clone(), format!("\"{place}/src\""), format!("cd {place};")] {
+            one(found("a.sh", |_| Some(text)), "a.sh:1", "/data/someone/add... of one machine");
+        }
+        for text in [format!("{place}ition"), format!("x{place}"), "/data/someone".to_string()] {
+            assert_eq!(found("a.sh", |_| Some(text)), [""; 0]);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(place_of(folder.path()).is_some_and(|place| Path::new(&place).is_absolute()));
+        assert_eq!(place_of(Path::new("/")), None);
+        assert_eq!(place_of(&folder.path().join("missing")), None);
+    }
+
+    #[test]
+    fn nothing_to_check_is_an_error() {
+        let empty = Tree { files: BTreeMap::new(), place: None };
+        assert!(empty.check().unwrap_err().to_string().contains("nothing to check"));
+        let ladder = "crates/add/src/ladder.rs";
+        let kernel = "crates/add/kernels/gpu_00_lane.cu";
+        let mut tree = clean();
+        tree.files.remove(kernel);
+        tree.files.insert(ladder.to_string(), String::new());
+        one(tree.check().unwrap().iter().map(ToString::to_string).collect(), &format!("{ladder}:1"), "names no rung");
+        one(found(kernel, |_| None), &format!("{ladder}:3"), "gpu_00_lane has no source");
+        one(
+            found("crates/add/src/cpu/cpu_00_scalar.rs", |_| None),
+            &format!("{ladder}:2"),
+            "cpu_00_scalar has no source",
+        );
+        one(found("crates/gone/src/lib.rs", |_| Some("//! Text.".to_string())), "crates/gone/Cargo.toml:1", "missing");
+        one(found("xtask/Cargo.toml", |_| None), "xtask/Cargo.toml:1", "missing");
     }
 
     #[test]
