@@ -44,7 +44,7 @@ fn commit(root: &Path) -> (String, bool) {
         }
     }
     let Some(git) = output("git", &["rev-parse", "HEAD"], root) else { return (String::new(), false) };
-    let status = output("git", &["status", "--porcelain", "--untracked-files=no"], root);
+    let status = output("git", &["--no-optional-locks", "status", "--porcelain", "--untracked-files=no"], root);
     (git, status.is_none_or(|s| !s.is_empty()))
 }
 

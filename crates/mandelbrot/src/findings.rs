@@ -46,6 +46,12 @@ const WIDE: &[&str] = &[
 const ILP_PAIRS: [(&str, &str); 2] =
     [("gpu_02_one_warp_ilp2", "gpu_01_one_warp"), ("gpu_05_whole_gpu_ilp2", "gpu_04_whole_gpu")];
 
+/// What the causes of the loss are looked for in.
+const CAUSES: &[Select] =
+    &[gpu(&["gpu_01_one_warp", "gpu_02_one_warp_ilp2", "gpu_04_whole_gpu", "gpu_05_whole_gpu_ilp2"])];
+/// What the fastest rung is looked for in.
+const BEST: &[Select] = &[gpu(WIDE), gpu(&[ILP_PAIRS[0].0, ILP_PAIRS[1].0])];
+
 /// All claims, in order.
 pub fn findings() -> Vec<FindingSpec> {
     let claim = |id, statement, text, ratio, machine, needs, predicate| FindingSpec {
@@ -56,7 +62,7 @@ pub fn findings() -> Vec<FindingSpec> {
         machine,
         needs,
         predicate,
-        rungs: &[],
+        runs: &[],
     };
     vec![
         claim(
@@ -105,7 +111,7 @@ pub fn findings() -> Vec<FindingSpec> {
             Predicate::Ratio { slow: gpu(&["gpu_05_whole_gpu_ilp2"]), fast: gpu(&["gpu_04_whole_gpu"]) },
         ),
         FindingSpec {
-            rungs: &["gpu_01_one_warp", "gpu_02_one_warp_ilp2", "gpu_04_whole_gpu", "gpu_05_whole_gpu_ilp2"],
+            runs: CAUSES,
             ..claim(
                 "mandelbrot.gpu-ilp-causes",
                 "Two pixels per thread cost twice: the two diverge, and their registers cost occupancy.",
@@ -116,15 +122,18 @@ pub fn findings() -> Vec<FindingSpec> {
                 Predicate::YesNo(two_causes),
             )
         },
-        claim(
-            "mandelbrot.gpu-best-no-ilp",
-            "The fastest GPU rung has one pixel per thread.",
-            "true",
-            None,
-            ADA,
-            Needs::GPU,
-            Predicate::YesNo(best_has_no_ilp),
-        ),
+        FindingSpec {
+            runs: BEST,
+            ..claim(
+                "mandelbrot.gpu-best-no-ilp",
+                "The fastest GPU rung has one pixel per thread.",
+                "true",
+                None,
+                ADA,
+                Needs::GPU,
+                Predicate::YesNo(best_has_no_ilp),
+            )
+        },
     ]
 }
 

@@ -203,7 +203,8 @@ fn gpu_cases(
 ) -> timing::cuda::Result<()> {
     let sampler = GpuSampler::new(gpu)?;
     calibrate_gpu(gpu, &sampler, &mut measured.calibration)?;
-    for case in cases.iter().filter(|case| case.gpu != Gpus::None) {
+    let wanted = |case: &&Case| case.gpu != Gpus::None && options.wants_axes(Target::Gpu, &axes(&case.problem));
+    for case in cases.iter().filter(wanted) {
         gpu_case(gpu, &sampler, case, options, plan, measured, progress)?;
     }
     Ok(())
@@ -347,7 +348,8 @@ fn cpu_cases(
     let failed = |e: cpu::CpuError| StudyError::Failed(format!("{NAME} on the CPU: {e}"));
     model::calibrate(plan, &mut measured.calibration).map_err(failed)?;
     let (pool, _) = pinned_pool(cpu::allowed_cores()).map_err(failed)?;
-    for case in cases.iter().filter(|case| case.cpu) {
+    let wanted = |case: &&Case| case.cpu && options.wants_axes(Target::Cpu, &axes(&case.problem));
+    for case in cases.iter().filter(wanted) {
         cpu_case(case, &rungs, &pool, plan, measured, progress).map_err(failed)?;
     }
     Ok(())

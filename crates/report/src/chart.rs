@@ -184,9 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn every_role_has_a_class_of_its_own_and_no_colour_is_left() {
-        let roles: std::collections::HashSet<_> =
-            Role::ALL.iter().map(|(r, _)| r.color()).map(|c| (c.0, c.1, c.2)).collect();
-        assert_eq!(roles.len(), Role::ALL.len());
+    fn every_colour_becomes_the_class_of_its_role() {
+        let shape = |role: Role, attribute: &str| {
+            let RGBColor(r, g, b) = role.color();
+            format!("<rect {attribute}=\"#{r:02X}{g:02X}{b:02X}\"/>")
+        };
+        for (role, class) in Role::ALL {
+            let svg = format!("<svg>{}{}</svg>", shape(role, "fill"), shape(role, "stroke"));
+            let done = finish(svg, 1, 1, "t");
+            assert!(done.ends_with(&format!("<rect class=\"f-{class}\"/><rect class=\"s-{class}\"/></svg>")), "{done}");
+        }
     }
 }

@@ -4,12 +4,12 @@
 //! A `main` is `cli::main(|out| ...)`: it writes its text to `out` and returns any error with `?`.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+pub use crate::file::{FileError, check_writable, distinct, same_file, text_beside, write_file};
 use crate::study::Skip;
+use crate::text;
 
 /// Exit codes, with [`Exit`] as the error that carries one.
 pub mod code {
@@ -51,6 +51,7 @@ impl Exit {
 ///
 /// An [`Exit`] keeps its code, a closed pipe is a quiet 0, and every other error is 1.
 pub fn main(body: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> ExitCode {
+    text::use_terminal();
     let mut out = StandardOutput(io::stdout().lock());
     let mut result = body(&mut out);
     if let Err(flush) = out.flush() {
@@ -85,7 +86,7 @@ pub fn note(line: &str) {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text::clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Standard output whose errors say that it was standard output.
@@ -161,77 +162,6 @@ pub fn checked(failures: &[String]) -> Result<(), Exit> {
     Err(Exit::new(code::CHECK, format!("a check failed: {first}{more}")))
 }
 
-/// A file that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {detail}", path.display())]
-pub struct FileError {
-    /// The file.
-    pub path: PathBuf,
-    /// Why not.
-    pub detail: String,
-}
-
-/// Writes a file whole or not at all: under a temporary name beside it, then renamed. Missing folders are made.
-///
-/// What exists and is not a regular file (a device, a pipe) is written in place, since renaming would replace it.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let fail = |detail: String| FileError { path: path.into(), detail };
-    match destination(path).map_err(fail)? {
-        Destination::InPlace => {
-            let write = || OpenOptions::new().write(true).open(path)?.write_all(bytes);
-            write().map_err(|e| fail(e.to_string()))
-        }
-        Destination::Beside { target, temporary } => {
-            let write = || {
-                let mut file = File::create(&temporary)?;
-                file.write_all(bytes)?;
-                fs::rename(&temporary, &target)
-            };
-            write().map_err(|e| {
-                let _ = fs::remove_file(&temporary);
-                fail(e.to_string())
-            })
-        }
-    }
-}
-
-/// Finds out before long work whether [`write_file`] could write `path`, and makes missing folders.
-pub fn check_writable(path: &Path) -> Result<(), FileError> {
-    let fail = |detail: String| FileError { path: path.into(), detail };
-    let probe = match destination(path).map_err(fail)? {
-        Destination::InPlace => OpenOptions::new().write(true).open(path).map(drop),
-        Destination::Beside { temporary, .. } => File::create(&temporary).and_then(|_| fs::remove_file(&temporary)),
-    };
-    probe.map_err(|e| fail(e.to_string()))
-}
-
-enum Destination {
-    InPlace,
-    Beside { target: PathBuf, temporary: PathBuf },
-}
-
-fn destination(path: &Path) -> Result<Destination, String> {
-    let mut target = path.to_path_buf();
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err("it is a folder".into()),
-        Ok(found) if !found.is_file() => return Ok(Destination::InPlace),
-        // Renaming onto a symbolic link would replace the link, not what it names.
-        Ok(_) => target = fs::canonicalize(path).map_err(|e| e.to_string())?,
-        Err(_) => {}
-    }
-    let Some(name) = target.file_name() else { return Err("it names no file".into()) };
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if let Some(file) = folder.ancestors().find(|a| a.exists()).filter(|a| !a.is_dir()) {
-        return Err(format!("{} is a file, not a folder", file.display()));
-    }
-    fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
-    let temporary = folder.join(temporary);
-    Ok(Destination::Beside { target, temporary })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,50 +211,5 @@ mod tests {
             assert!(code == 2 && !message.contains('\n') && !message.contains("Usage"), "{message}");
         }
         assert!(run(&["--sise", "3"]).0.unwrap_err().1.unwrap().contains("'--size'"));
-    }
-
-    #[test]
-    fn files_are_replaced_whole_and_leave_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/report.json");
-        check_writable(&path).unwrap();
-        assert!(!path.exists());
-        write_file(&path, b"one").unwrap();
-        write_file(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn places_that_cannot_hold_a_file_say_why() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("file"), "kept").unwrap();
-        for (place, says) in
-            [("file/report.json", "is a file, not a folder"), ("file/x/y.json", "is a file"), ("", "folder")]
-        {
-            for error in [check_writable(&folder.path().join(place)), write_file(&folder.path().join(place), b"x")] {
-                let message = error.unwrap_err().to_string();
-                assert!(message.contains(says) && message.starts_with("cannot write"), "{place}: {message}");
-            }
-        }
-        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"kept");
-        assert!(write_file(Path::new(""), b"x").is_err() && write_file(Path::new(".."), b"x").is_err());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_link_keeps_naming_its_file_and_a_device_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "old").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        write_file(&link, b"new").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&file).unwrap(), b"new");
-        write_file(Path::new("/dev/null"), b"x").unwrap();
-        if Path::new("/dev/full").exists() {
-            check_writable(Path::new("/dev/full")).unwrap();
-            assert!(write_file(Path::new("/dev/full"), b"x").unwrap_err().to_string().contains("/dev/full"));
-        }
     }
 }

@@ -6,7 +6,7 @@ use timing::record::Run;
 use timing::stats::{Ratio, unpaired_ratio};
 
 use crate::document::Report;
-use crate::finding::check_passed;
+use crate::finding::{check_failed, check_passed};
 
 /// Two runs whose ratio stays within this factor of 1, either way, are the same: what drifts from one start of a
 /// program to the next (placement, clock) is not in an interval that one start can give.
@@ -21,8 +21,10 @@ pub enum Change {
     Faster,
     /// It lies wholly above [`MARGIN`].
     Slower,
-    /// Anything else, and whatever was throttled or not checked.
+    /// Anything else, and whatever was throttled or not checked, or failed its check in A.
     Unclear,
+    /// Its check failed in B, which is worse than any time.
+    Failed,
 }
 
 impl Change {
@@ -33,6 +35,7 @@ impl Change {
             Self::Faster => "faster",
             Self::Slower => "slower",
             Self::Unclear => "unclear",
+            Self::Failed => "wrong",
         }
     }
 }
@@ -51,35 +54,49 @@ pub struct Row<'a> {
 }
 
 /// Everything that two reports have in common, and how much they have not.
+///
+/// What counts is every run that has times or failed its check.
 #[derive(Clone, Debug)]
 pub struct Comparison<'a> {
     /// In the order of A.
     pub rows: Vec<Row<'a>>,
-    /// Ids of timed runs that only A has.
+    /// Ids of runs that only A has.
     pub only_a: Vec<&'a str>,
-    /// Ids of timed runs that only B has.
+    /// Ids of runs that only B has.
     pub only_b: Vec<&'a str>,
+    /// Ids of runs whose check failed in B, whatever A has of them.
+    pub failed_b: Vec<&'a str>,
 }
 
-/// Compares the timed runs of two reports by id.
+/// Compares two reports by the ids of their runs.
 pub fn compare<'a>(a: &'a Report, b: &'a Report) -> Comparison<'a> {
-    let timed = |report: &'a Report| report.runs.iter().filter(|r| !r.samples_ns.is_empty());
-    let mut rest: HashMap<&str, &Run> = timed(b).map(|r| (r.id.as_str(), r)).collect();
+    let failed = |r: &Run| check_failed(r).is_some();
+    let counts = |r: &Run| !r.samples_ns.is_empty() || failed(r);
+    let mut rest: HashMap<&str, &Run> = b.runs.iter().map(|r| (r.id.as_str(), r)).collect();
     let (mut rows, mut only_a) = (Vec::new(), Vec::new());
-    for a in timed(a) {
-        match rest.remove(a.id.as_str()) {
-            Some(b) => rows.push(row(a, b)),
-            None => only_a.push(a.id.as_str()),
+    for a in &a.runs {
+        match rest.get(a.id.as_str()).copied() {
+            // A count of the emulator that was right in A may be wrong in B.
+            Some(b) if counts(b) && (counts(a) || failed(b)) => {
+                rest.remove(a.id.as_str());
+                rows.push(row(a, b));
+            }
+            _ if counts(a) => only_a.push(a.id.as_str()),
+            _ => {}
         }
     }
-    let only_b = timed(b).map(|r| r.id.as_str()).filter(|id| rest.contains_key(id)).collect();
-    Comparison { rows, only_a, only_b }
+    let ids = |which: &dyn Fn(&Run) -> bool| -> Vec<&'a str> {
+        b.runs.iter().filter(|r| which(r)).map(|r| r.id.as_str()).collect()
+    };
+    let (only_b, failed_b) = (ids(&|r| counts(r) && rest.contains_key(r.id.as_str())), ids(&failed));
+    Comparison { rows, only_a, only_b, failed_b }
 }
 
 fn row<'a>(a: &'a Run, b: &'a Run) -> Row<'a> {
     let ratio = unpaired_ratio(&b.samples_ns, &a.samples_ns);
     let sound = [a, b].iter().all(|r| check_passed(r) && !r.throttled());
     let change = match ratio {
+        _ if check_failed(b).is_some() => Change::Failed,
         Some(ratio) if sound => change(ratio.ci),
         _ => Change::Unclear,
     };
@@ -149,8 +166,28 @@ mod tests {
         let mut nan = b.clone();
         nan.runs[0].samples_ns[0] = f64::NAN;
         assert_eq!(compare(&a, &b).rows[0].change, Change::Slower);
-        for b in [throttled, wrong, nan] {
+        for b in [throttled, nan] {
             assert_eq!(compare(&a, &b).rows[0].change, Change::Unclear);
         }
+        assert_eq!(compare(&a, &wrong).rows[0].change, Change::Failed);
+        assert_eq!(compare(&wrong, &a).rows[0].change, Change::Unclear, "right again, but there is no time before");
+    }
+
+    #[test]
+    fn a_check_that_fails_in_b_counts_with_and_without_a_time_before() {
+        let mut failed = report(&[]);
+        let error = || ErrorReport { value: 1.0, ..ErrorReport::default() };
+        let mut measured = crate::study::Measured::default();
+        for id in ["timed", "counted", "new"] {
+            measured.fail(Run { id: id.into(), ..Run::default() }, error());
+        }
+        failed.add(measured);
+        let mut a = report(&[("timed", 10.0), ("counted", 10.0)]);
+        a.runs[1].samples_ns.clear();
+        let compared = compare(&a, &failed);
+        let changes: Vec<_> = compared.rows.iter().map(|r| (r.a.id.as_str(), r.change)).collect();
+        assert_eq!(changes, [("timed", Change::Failed), ("counted", Change::Failed)]);
+        assert_eq!((compared.only_b, compared.failed_b), (vec!["new"], vec!["timed", "counted", "new"]));
+        assert!(compare(&failed, &a).failed_b.is_empty());
     }
 }

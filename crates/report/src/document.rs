@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use timing::record::{Build, Calibration, Curve, Device, Host, Run, SCHEMA};
 
 use crate::cli::{FileError, write_file};
-use crate::finding::{Finding, FindingSpec, judge};
+use crate::finding::{Finding, FindingSpec, check_failed, judge};
 use crate::study::{Measured, Skip};
 
 /// The JSON document of one run of some studies.
@@ -35,13 +35,16 @@ pub struct Report {
     /// Verdicts.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What a reader learns from each study, as a question.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub questions: BTreeMap<String, String>,
 }
 
 /// Why a file is not a report that can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -92,8 +95,8 @@ pub(crate) fn size(axes: &BTreeMap<String, String>) -> String {
 impl Report {
     /// A report without runs.
     pub fn new(host: Host, device: Option<Device>, driver: String, build: Build) -> Self {
-        let (calibration, runs, curves, findings) = Default::default();
-        Self { schema: SCHEMA, host, device, driver, build, calibration, runs, curves, findings }
+        let (calibration, runs, curves, findings, questions) = Default::default();
+        Self { schema: SCHEMA, host, device, driver, build, calibration, runs, curves, findings, questions }
     }
 
     /// Reads a report and refuses whatever is not one of this schema.
@@ -164,6 +167,11 @@ impl Report {
         self.findings.splice(0..0, judged);
     }
 
+    /// Runs whose check failed, one line each.
+    pub fn failures(&self) -> Vec<String> {
+        self.runs.iter().filter_map(|run| Some(format!("{}: {}", run.id, check_failed(run)?))).collect()
+    }
+
     /// Studies in order of their first run or curve.
     pub fn studies(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -213,6 +221,15 @@ mod tests {
             assert!(message.contains(says) && message.contains("some/file.json"), "{text}: {message}");
             assert!(message.contains("schema 1") && !message.contains('\n'), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn a_missing_file_is_named_once_with_its_reason() {
+        let error = anyhow::Error::from(Report::read(Path::new("no/such.json")).unwrap_err());
+        let (code, message) = crate::cli::status(&error);
+        let message = message.unwrap();
+        assert!(code == 1 && message.starts_with("cannot read no/such.json: "), "{message}");
+        assert_eq!(message.matches("os error").count(), 1, "{message}");
     }
 
     #[test]

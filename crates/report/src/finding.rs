@@ -1,5 +1,7 @@
 //! Findings: published claims, judged on the runs of a report.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use timing::record::{Cache, Run};
 use timing::stats::paired_ratio;
@@ -106,22 +108,33 @@ pub struct FindingSpec {
     pub needs: Needs,
     /// How it is judged.
     pub predicate: Predicate,
-    /// Rungs that must run for it; empty means those that the predicate names, or all where it names none.
-    pub rungs: &'static [&'static str],
+    /// Runs that must be there for it; empty means those that the predicate names, or all where it names none.
+    pub runs: &'static [Select],
 }
 
 impl FindingSpec {
+    /// The runs that must be there to judge this; empty means all.
+    pub fn selects(&self) -> Vec<Select> {
+        match &self.predicate {
+            _ if !self.runs.is_empty() => self.runs.to_vec(),
+            Predicate::Ratio { slow, fast } => vec![*slow, *fast],
+            Predicate::Count { run, .. } => vec![*run],
+            Predicate::YesNo(_) => Vec::new(),
+        }
+    }
+
     /// Stems of the rungs that must run to judge this; empty means all.
     pub fn rungs(&self) -> Vec<&'static str> {
-        let mut rungs = self.rungs.to_vec();
-        if rungs.is_empty() {
-            match &self.predicate {
-                Predicate::Ratio { slow, fast } => rungs.extend(slow.rungs.iter().chain(fast.rungs)),
-                Predicate::Count { run, .. } => rungs.extend(run.rungs),
-                Predicate::YesNo(_) => {}
-            }
-        }
-        rungs
+        self.selects().iter().flat_map(|s| s.rungs).copied().collect()
+    }
+
+    /// The one target that this is about, if it is about one.
+    pub fn target(&self) -> Option<Target> {
+        self.needs.target.or_else(|| {
+            let mut targets = self.selects().into_iter().map(|s| s.target.parse::<Target>().ok());
+            let first = targets.next()??;
+            targets.all(|t| t == Some(first)).then_some(first)
+        })
     }
 }
 
@@ -250,7 +263,12 @@ impl Select {
             && self.rungs.contains(&run.rung.as_str())
             && run.target == self.target
             && run.cache == self.cache
-            && self.axes.iter().all(|(k, v)| run.axes.get(*k).is_some_and(|have| have == v))
+            && self.fits(&run.axes)
+    }
+
+    /// Whether a run of this size can be one of these.
+    pub fn fits(&self, axes: &BTreeMap<String, String>) -> bool {
+        self.axes.iter().all(|(k, v)| axes.get(*k).is_some_and(|have| have == v))
     }
 
     /// All such runs, in the order of the report.
@@ -269,11 +287,24 @@ pub fn check_passed(run: &Run) -> bool {
     run.error.as_ref().is_some_and(|e| e.value <= e.tolerance)
 }
 
+/// What was wrong with a run whose check failed, in one line; `None` where it passed or nobody checked.
+pub fn check_failed(run: &Run) -> Option<String> {
+    let error = run.error.as_ref().filter(|_| !check_passed(run))?;
+    let number = |x: f64| if x.is_nan() { "not a number".into() } else { units::count(x) };
+    Some(match () {
+        () if !error.failed.is_empty() => error.failed.clone(),
+        () if error.metric.is_empty() => error.check.clone(),
+        () => format!("{} is {}, allowed is {}", error.metric, number(error.value), number(error.tolerance)),
+    })
+}
+
 /// What forbids a conclusion from this run.
 fn doubt(run: &Run) -> Option<String> {
+    if let Some(wrong) = check_failed(run) {
+        return Some(format!("{} failed its check: {wrong}", run.id).trim_end_matches(": ").to_string());
+    }
     if !check_passed(run) {
-        let how = if run.error.is_some() { "failed its check" } else { "was not checked" };
-        return Some(format!("{} {how}", run.id));
+        return Some(format!("{} was not checked", run.id));
     }
     if run.throttled() {
         return Some(format!("{} was throttled", run.id));
@@ -474,7 +505,7 @@ mod tests {
             machine: "none",
             needs: Needs::NONE,
             predicate,
-            rungs: &[],
+            runs: &[],
         }
     }
 
@@ -589,7 +620,14 @@ mod tests {
         expect(&ratio(2.0, runs), Verdict::Inconclusive, "was not checked");
         let mut runs = with_ratios(1.9, 2.1);
         runs[1].error.as_mut().unwrap().value = f64::NAN;
-        expect(&ratio(2.0, runs), Verdict::Inconclusive, "failed its check");
+        expect(&ratio(2.0, runs), Verdict::Inconclusive, "failed its check: mismatches is not a number, allowed is 0");
+        // As a study files it: without samples.
+        let mut measured = crate::study::Measured { runs: with_ratios(1.9, 2.1), ..Default::default() };
+        let run = measured.runs.pop().unwrap();
+        measured.fail(run, ErrorReport { value: 3.0, failed: "3 of 9 are wrong".into(), ..ErrorReport::default() });
+        let finding = ratio(2.0, measured.runs);
+        expect(&finding, Verdict::Inconclusive, "s/fast@cpu[size=1] failed its check: 3 of 9 are wrong");
+        assert_eq!((finding.measured, finding.run_ids.len()), (None, 2));
     }
 
     #[test]
@@ -691,10 +729,17 @@ mod tests {
 
     #[test]
     fn a_spec_knows_which_rungs_it_needs() {
+        const OTHER: &[Select] = &[Select::new("s", &["other"], "gpu")];
         let ratio = spec(2.0, Predicate::Ratio { slow: SLOW, fast: FAST });
-        assert_eq!(ratio.rungs(), ["slow", "fast"]);
-        assert_eq!(FindingSpec { rungs: &["other"], ..ratio }.rungs(), ["other"]);
-        assert!(spec(2.0, Predicate::YesNo(|_| Answer::Missing(String::new()))).rungs().is_empty());
+        assert_eq!((ratio.rungs(), ratio.target()), (vec!["slow", "fast"], Some(Target::Cpu)));
+        let listed = FindingSpec { runs: OTHER, ..ratio };
+        assert_eq!((listed.rungs(), listed.target()), (vec!["other"], Some(Target::Gpu)));
+        let needing = FindingSpec { needs: Needs::GPU, ..ratio };
+        assert_eq!(needing.target(), Some(Target::Gpu));
+        let gpu = Select { target: "gpu", ..FAST };
+        assert_eq!(spec(2.0, Predicate::Ratio { slow: SLOW, fast: gpu }).target(), None);
+        let anything = spec(2.0, Predicate::YesNo(|_| Answer::Missing(String::new())));
+        assert_eq!((anything.rungs(), anything.target()), (vec![], None));
     }
 
     #[test]

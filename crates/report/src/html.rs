@@ -78,10 +78,10 @@ fn machine(report: &Report) -> String {
 
 fn tally(report: &Report) -> String {
     let held = |v: Verdict| report.findings.iter().filter(|f| f.verdict == v).count();
-    let mut text = format!("{} runs", report.runs.len());
+    let mut text = units::plural(report.runs.len(), "run");
     if !report.findings.is_empty() {
         let mut separator = ": ";
-        text += &format!(", {} findings", report.findings.len());
+        text += &format!(", {}", units::plural(report.findings.len(), "finding"));
         for verdict in [
             Verdict::Reproduced,
             Verdict::DirectionOnly,
@@ -129,6 +129,7 @@ fn study_section(report: &Report, study: &str) -> Markup {
     html! {
         section id={ "study-" (study) } {
             h2 { (study) }
+            @if let Some(question) = report.questions.get(study) { p { (question) } }
             @for rows in report.groups(study) { (group(&rows)) }
             @for curve in report.curves.iter().filter(|c| c.study == study) { (curve_table(curve)) }
         }
@@ -200,7 +201,7 @@ fn ladder_table(timed: &[Timed<'_>]) -> Markup {
                     th scope="col" { "rung" }
                     th scope="col" { "target" }
                     @for n in numbers { th.num scope="col" { (n) } }
-                    @for t in ["limit", "check", "flags", "registers", "occupancy"] { th scope="col" { (t) } }
+                    @for t in ["limit", "check", "notes", "registers", "occupancy"] { th scope="col" { (t) } }
                 }
             }
             tbody {
@@ -211,7 +212,7 @@ fn ladder_table(timed: &[Timed<'_>]) -> Markup {
                         @for n in [&t.time, &t.before, &t.first, &t.ceiling, &t.predicted] { td.num { (n) } }
                         td { (t.run.ceiling.as_deref().unwrap_or("-")) }
                         (check(t.check))
-                        td { (t.flags) }
+                        td { (t.notes.join(", ")) }
                         @if let Some(r) = &t.run.resources {
                             td { (r.registers) }
                             td { (units::digits(100.0 * r.occupancy)) "%" }
@@ -229,7 +230,7 @@ fn curve_table(curve: &Curve) -> Markup {
         h3 { (curve.name) }
         @for (at, what) in &curve.marks { p.faint { (what) ": " (units::digits(*at)) " " (curve.unit_x) } }
         details {
-            summary { (curve.points.len()) " points" }
+            summary { (units::plural(curve.points.len(), "point")) }
             div.scroll {
                 table {
                     thead {
@@ -251,7 +252,7 @@ fn machine_section(report: &Report) -> Markup {
         section #machine {
             h2 { "Machine and build" }
             dl {
-                dt { "CPU" } dd { (host.cpu) ", " (host.threads) " threads, " (units::bytes(host.memory_bytes)) }
+                dt { "CPU" } dd { (host.cpu) ", " (units::plural(host.threads, "thread")) ", " (units::bytes(host.memory_bytes)) }
                 @if !host.features.is_empty() { dt { "Features" } dd { (host.features.join(" ")) } }
                 dt { "System" } dd { (host.os) " " (host.arch) }
                 @if let Some(d) = &report.device {

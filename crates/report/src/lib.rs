@@ -3,19 +3,21 @@
 //!
 //! A study hands a [`study::Study`] to the programs; [`cli`] holds what their command lines share.
 
-mod build;
 mod chart;
 pub mod cli;
 pub mod compare;
 mod document;
+mod file;
 pub mod finding;
 mod html;
+mod provenance;
 pub mod session;
 pub mod study;
 pub mod table;
+pub mod text;
 pub mod units;
 
-pub use build::build;
 pub use document::{ReadError, Report, Rows};
 pub use finding::{Finding, FindingSpec, Verdict};
 pub use html::page;
+pub use provenance::build;

@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::{self, Exit};
 use crate::document::Report;
 use crate::study::{Measured, OnProgress, Progress, Requirement, Skip, StudyError, Target};
-use crate::table;
+use crate::text::{clean, width, wrap};
+use crate::{table, units};
 
 /// The report of this process, with what went wrong so far: the worst decides the exit code, after everything that
 /// could be measured was.
@@ -19,11 +20,12 @@ pub struct Session {
     failures: Vec<String>,
     skips: Vec<Skip>,
     stopped: Option<Exit>,
+    asked: Option<Target>,
 }
 
 impl Session {
     /// Probes the machine and prints what it is; a GPU that was asked for (or not excluded) and is not there is the
-    /// first skip.
+    /// first skip. `asked` is the only target that this run is about.
     ///
     /// # Errors
     /// Only `out`'s.
@@ -32,8 +34,8 @@ impl Session {
         let report = Report::new(probe.host.clone(), probe.device().cloned(), probe.driver(), crate::build());
         drop(probe);
         write!(out, "{}", machine(&report))?;
-        let mut session = Self { report, failures: Vec::new(), skips: Vec::new(), stopped: None };
-        if session.report.device.is_none() && asked.is_none_or(|target| target == Target::Gpu) {
+        let mut session = Self { report, failures: Vec::new(), skips: Vec::new(), stopped: None, asked };
+        if session.report.device.is_none() {
             let reason = session.report.driver.clone();
             session.skip(Skip { what: "GPU".into(), reason, requires: Some(Requirement::Gpu) }, out)?;
         }
@@ -64,23 +66,24 @@ impl Session {
                     self.skip(skip, out)?;
                 }
                 for failure in failures {
-                    writeln!(out, "CHECK FAILED {failure}")?;
+                    write!(out, "{}", wrap(&format!("CHECK FAILED {failure}"), width(), 2))?;
                     self.failures.push(failure);
                 }
-                out.write_all(table::study(&self.report, study).as_bytes())
+                out.write_all(table::study(&self.report, study, width()).as_bytes())
             }
             Err(e) => {
-                writeln!(out, "\n{study} stopped: {e}")?;
+                write!(out, "\n{}", wrap(&format!("{study} stopped: {e}"), width(), 2))?;
                 self.stopped.get_or_insert(Exit::new(e.code(), format!("{study}: {e}")));
                 Ok(())
             }
         }
     }
 
-    /// Prints a skip, once.
+    /// Prints a skip, once. That there is no GPU is none where nobody asked for one.
     fn skip(&mut self, skip: Skip, out: &mut dyn Write) -> io::Result<()> {
-        if !self.skips.contains(&skip) {
-            writeln!(out, "{skip}")?;
+        let unasked = skip.requires == Some(Requirement::Gpu) && self.asked.is_some_and(|t| t != Target::Gpu);
+        if !unasked && !self.skips.contains(&skip) {
+            write!(out, "{}", wrap(&skip.to_string(), width(), 2))?;
             self.skips.push(skip);
         }
         Ok(())
@@ -103,10 +106,11 @@ impl Session {
 pub fn machine(report: &Report) -> String {
     let host = &report.host;
     let cpu = if host.cpu.is_empty() { "unnamed" } else { &host.cpu };
-    let mut text = format!("CPU  {cpu}, {} threads\n", host.threads);
+    let mut text = format!("CPU  {}, {}\n", clean(cpu), units::plural(host.threads, "thread"));
     if let Some(device) = &report.device {
         let (major, minor) = device.compute_capability;
-        text += &format!("GPU  {}, compute capability {major}.{minor}, {}\n", device.name, report.driver);
+        text +=
+            &format!("GPU  {}, compute capability {major}.{minor}, {}\n", clean(&device.name), clean(&report.driver));
     }
     text
 }

@@ -77,6 +77,11 @@ pub fn count(x: f64) -> String {
     if x < 0.0 { format!("-{grouped}") } else { grouped }
 }
 
+/// How many of something: `1 thread`, `2 threads`.
+pub fn plural(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A size in bytes: `141 GiB`.
 pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
@@ -113,6 +118,7 @@ mod tests {
     #[test]
     fn counts_are_exact() {
         assert_eq!([0.0, 999.0, 1048576.0, -1000.0, 0.5].map(count), ["0", "999", "1 048 576", "-1 000", "0.500"]);
+        assert_eq!([0, 1, 2].map(|n| plural(n, "run")), ["0 runs", "1 run", "2 runs"]);
         assert_eq!((bytes(512), bytes(151_000_000_000)), ("512 B".into(), "141 GiB".into()));
     }
 }

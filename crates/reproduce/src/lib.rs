@@ -10,7 +10,8 @@ use report::cli::{self, Exit, code};
 use report::compare::{Change, MARGIN, compare};
 use report::session::{Session, machine};
 use report::study::{Options, Study, Target};
-use report::{Finding, FindingSpec, Report, table};
+use report::text::{clean, width, wrap};
+use report::{Finding, FindingSpec, Report, Verdict, table, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,9 +25,13 @@ Exit codes:
   0  done, or skipped with a reason
   1  input or output failed
   2  the command line is wrong
-  3  a check failed; such a rung has no time
+  3  a check failed, here, in the report of --replay or in B of --compare; such a rung has no time
   4  --require-findings, REQUIRE_GPU=1 or REQUIRE_AVX512=1 is unmet
-  5  --compare found something slower";
+  5  --compare found something slower
+
+REQUIRE_GPU=1 makes a missing GPU an error wherever one would be used: by default, with --on gpu and for a finding
+about the GPU. With --on cpu, --on emulator or only findings about the CPU, none is used. REQUIRE_AVX512=1 does the
+same for rungs that need AVX-512.";
 
 /// Measures rungs, judges published findings on this machine and writes one report.
 #[derive(Parser, Debug)]
@@ -48,11 +53,11 @@ struct Args {
     #[arg(long, conflicts_with_all = ["full", "findings", "json", "html", "replay", "require_findings", "on"])]
     list_findings: bool,
 
-    /// Where the JSON goes [default: target/reproduce/report.json]
+    /// Where the JSON goes [default: target/reproduce/report.json; for one finding ID.json, for several findings.json]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Where the HTML page goes [default: target/reproduce/report.html]
+    /// Where the HTML page goes [default: beside the JSON's default, with .html]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -82,15 +87,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>, studies: &[Study], out: &mu
     if let Some(files) = &args.compare {
         return run_compare(&files[0], &files[1], out);
     }
+    if let Some(file) = &args.replay {
+        return replay(file, &args, studies, out);
+    }
     let chosen = choose(&args, studies)?;
     if args.list_findings {
         let specs: Vec<FindingSpec> = chosen.iter().flat_map(|(_, specs)| specs.clone()).collect();
-        return Ok(out.write_all(table::specs(&specs).as_bytes())?);
+        return Ok(out.write_all(table::specs(&specs, width()).as_bytes())?);
     }
-    match &args.replay {
-        Some(file) => replay(file, &args, studies, out),
-        None => measure(&args, &chosen, out),
-    }
+    measure(&args, &chosen, out)
 }
 
 /// The studies asked for, each with the findings asked for.
@@ -119,47 +124,78 @@ fn choose<'a>(args: &Args, studies: &'a [Study]) -> Result<Vec<(&'a Study, Vec<F
 
 /// What a study must do: everything, or what its chosen findings need.
 fn options(args: &Args, specs: &[FindingSpec], report: &Report) -> Options {
-    let mut options = Options { target: args.on, full: args.full, ..Options::default() };
-    options.calibration = report.calibration.clone();
+    let calibration = report.calibration.clone();
+    let mut options = Options { target: args.on, full: args.full, calibration, ..Options::default() };
     if !args.findings.is_empty() {
+        options.target = asked(args, specs);
         options.findings = specs.iter().map(|s| s.id.to_string()).collect();
-        let rungs: Vec<Vec<&str>> = specs.iter().map(FindingSpec::rungs).collect();
-        // One finding that may need any rung needs all.
-        if rungs.iter().all(|r| !r.is_empty()) {
-            options.rungs = rungs.concat().into_iter().map(String::from).collect();
+        let selects: Vec<_> = specs.iter().map(FindingSpec::selects).collect();
+        // One finding that may need any run needs all.
+        if selects.iter().all(|s| !s.is_empty()) {
+            options.selects = selects.concat();
+            options.rungs = specs.iter().flat_map(FindingSpec::rungs).map(String::from).collect();
             options.rungs.sort();
             options.rungs.dedup();
-        }
-        let mut targets = specs.iter().map(|s| s.needs.target);
-        let first = targets.next().flatten();
-        if options.target.is_none() && targets.all(|t| t == first) {
-            options.target = first;
         }
     }
     options
 }
 
+/// The only target: the one asked for, else the one that all chosen findings are about.
+fn asked(args: &Args, specs: &[FindingSpec]) -> Option<Target> {
+    let mut targets = specs.iter().map(FindingSpec::target);
+    let first = targets.next().flatten().filter(|_| !args.findings.is_empty());
+    args.on.or(first.filter(|_| targets.all(|t| t == first)))
+}
+
+/// Whether `--on` leaves out what the finding is about.
+fn left_out(args: &Args, spec: &FindingSpec) -> Option<String> {
+    let (on, target) = (args.on?, spec.target()?);
+    (on != target).then(|| format!("it is about runs on {target}, which --on {on} leaves out"))
+}
+
+/// Where the files of a run go. One that measured only some findings does not replace the report of a full one.
+fn files(args: &Args) -> (PathBuf, PathBuf) {
+    let mut ids = args.findings.clone();
+    ids.sort();
+    ids.dedup();
+    let stem = match &ids[..] {
+        [] => "report",
+        [id] => id,
+        _ => "findings",
+    };
+    let default = |extension| Path::new("target/reproduce").join(format!("{stem}.{extension}"));
+    (args.json.clone().unwrap_or(default("json")), args.html.clone().unwrap_or(default("html")))
+}
+
 fn measure(args: &Args, chosen: &[(&Study, Vec<FindingSpec>)], out: &mut dyn Write) -> Result<()> {
-    let json = args.json.clone().unwrap_or("target/reproduce/report.json".into());
-    let html = args.html.clone().unwrap_or("target/reproduce/report.html".into());
-    if json == html {
-        return Err(Exit::usage("--json and --html name the same file").into());
-    }
+    let (json, html) = files(args);
+    cli::distinct(&[("--json", &json), ("--html", &html)])?;
     // Minutes of measuring must not end at a path that could not be written from the start.
     cli::check_writable(&json)?;
     cli::check_writable(&html)?;
+    let out = &mut *cli::text_beside(&[&json, &html], out);
 
-    let mut session = Session::start(args.on, out)?;
+    let specs: Vec<FindingSpec> = chosen.iter().flat_map(|(_, specs)| specs.clone()).collect();
+    let mut session = Session::start(asked(args, &specs), out)?;
     for (study, specs) in chosen {
+        if !args.findings.is_empty() && specs.iter().all(|s| left_out(args, s).is_some()) {
+            continue;
+        }
+        session.report.questions.insert(study.name.into(), study.question.into());
         let options = options(args, specs, &session.report);
         session.measure(study.name, |progress| (study.measure)(&options, progress), out)?;
     }
     let report = &mut session.report;
-    let specs: Vec<FindingSpec> = chosen.iter().flat_map(|(_, specs)| specs.clone()).collect();
     report.judge(&specs);
+    for (finding, spec) in report.findings.iter_mut().zip(&specs) {
+        if let Some(reason) = left_out(args, spec).filter(|_| finding.verdict == Verdict::NotApplicable) {
+            finding.reason = reason;
+        }
+    }
     // One file that cannot be written is no reason to lose the other, or the findings.
     let written = [report.write(&json), cli::write_file(&html, report::page(report).as_bytes())];
-    print_findings(&report.findings, !args.findings.is_empty(), out)?;
+    print_findings(report.findings.iter(), !args.findings.is_empty(), out)?;
     for result in written {
         result?;
     }
@@ -167,23 +203,27 @@ fn measure(args: &Args, chosen: &[(&Study, Vec<FindingSpec>)], out: &mut dyn Wri
 
     let findings = std::mem::take(&mut report.findings);
     session.finish()?;
-    require(args, &findings)
+    require(args, findings.iter())
 }
 
-fn print_findings(findings: &[Finding], explain: bool, out: &mut dyn Write) -> Result<()> {
+fn print_findings<'a>(
+    findings: impl Iterator<Item = &'a Finding>,
+    explain: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let findings: Vec<Finding> = findings.cloned().collect();
     if explain {
-        for finding in findings {
-            out.write_all(table::explain(finding).as_bytes())?;
+        for finding in &findings {
+            out.write_all(table::explain(finding, width()).as_bytes())?;
         }
     } else if !findings.is_empty() {
-        write!(out, "\n{}", table::findings(findings))?;
+        write!(out, "\n{}", table::findings(&findings, width()))?;
     }
     Ok(())
 }
 
-fn require(args: &Args, findings: &[Finding]) -> Result<()> {
+fn require<'a>(args: &Args, findings: impl Iterator<Item = &'a Finding>) -> Result<()> {
     let unmet: Vec<String> = findings
-        .iter()
         .filter(|f| args.require_findings && !f.verdict.holds_or_does_not_apply())
         .map(|f| format!("{} ({})", f.id, f.verdict.name()))
         .collect();
@@ -191,32 +231,60 @@ fn require(args: &Args, findings: &[Finding]) -> Result<()> {
 }
 
 fn replay(file: &Path, args: &Args, studies: &[Study], out: &mut dyn Write) -> Result<()> {
-    let mut report = Report::read(file)?;
     let html = args.html.clone().unwrap_or("target/reproduce/report.html".into());
+    let outputs: Vec<(&str, &Path)> =
+        args.json.iter().map(|json| ("--json", json.as_path())).chain([("--html", html.as_path())]).collect();
+    cli::distinct(&[&[("--replay", file)], &outputs[..]].concat())?;
+    let mut report = Report::read(file)?;
+    for (_, output) in &outputs {
+        cli::check_writable(output)?;
+    }
+    let out = &mut *cli::text_beside(&outputs.iter().map(|(_, output)| *output).collect::<Vec<_>>(), out);
+
     let (measured, recorded) = (report.studies(), &report.findings);
-    let specs: Vec<FindingSpec> = studies
+    let known: Vec<(&str, FindingSpec)> =
+        studies.iter().flat_map(|study| (study.findings)().into_iter().map(|spec| (study.name, spec))).collect();
+    let ids: Vec<&str> = known.iter().map(|(_, s)| s.id).chain(recorded.iter().map(|f| f.id.as_str())).collect();
+    if let Some(id) = args.findings.iter().find(|id| !ids.contains(&id.as_str())) {
+        return Err(cli::unknown("finding", id, ids).into());
+    }
+    let in_report =
+        |(study, spec): &&(&str, FindingSpec)| measured.contains(study) || recorded.iter().any(|f| f.id == spec.id);
+    let specs: Vec<FindingSpec> = known.iter().filter(in_report).map(|(_, spec)| *spec).collect();
+    let absent: Vec<String> = known
         .iter()
-        .flat_map(|study| {
-            let ran = measured.contains(&study.name);
-            (study.findings)().into_iter().filter(move |s| ran || recorded.iter().any(|f| f.id == s.id))
-        })
+        .filter(|s| !in_report(s) && args.findings.iter().any(|f| f == s.1.id))
+        .map(|(study, spec)| format!("{}: {} has no runs of {study}", spec.id, file.display()))
         .collect();
     report.judge(&specs);
-    if !args.findings.is_empty() {
-        report.findings.retain(|f| args.findings.contains(&f.id));
-    }
-    if let Some(json) = &args.json {
-        report.write(json)?;
-    }
-    cli::write_file(&html, report::page(&report).as_bytes())?;
+
+    // Everything is written; only what was asked for is printed and required.
+    let wanted = |f: &&Finding| args.findings.is_empty() || args.findings.contains(&f.id);
+    let page = report::page(&report);
+    let written = outputs.iter().map(|(option, path)| match *option {
+        "--json" => report.write(path),
+        _ => cli::write_file(path, page.as_bytes()),
+    });
+    let written: Vec<_> = written.collect();
 
     write!(out, "{}", machine(&report))?;
     for study in report.studies() {
-        out.write_all(table::study(&report, study).as_bytes())?;
+        out.write_all(table::study(&report, study, width()).as_bytes())?;
     }
-    print_findings(&report.findings, !args.findings.is_empty(), out)?;
-    writeln!(out, "\nreport: {}", html.display())?;
-    require(args, &report.findings)
+    print_findings(report.findings.iter().filter(wanted), !args.findings.is_empty(), out)?;
+    for line in &absent {
+        write!(out, "\nnot judged: {}", wrap(line, width(), 2))?;
+    }
+    for result in written {
+        result?;
+    }
+    let names: Vec<String> = outputs.iter().map(|(_, path)| path.display().to_string()).collect();
+    writeln!(out, "\nreport: {}", names.join(" and "))?;
+    cli::checked(&report.failures())?;
+    if args.require_findings && !absent.is_empty() {
+        return Err(Exit::new(code::UNMET, format!("not judged: {}", absent.join(", "))).into());
+    }
+    require(args, report.findings.iter().filter(wanted))
 }
 
 fn run_compare(a: &Path, b: &Path, out: &mut dyn Write) -> Result<()> {
@@ -230,16 +298,25 @@ fn run_compare(a: &Path, b: &Path, out: &mut dyn Write) -> Result<()> {
         let device = report.device.as_ref().map_or(String::new(), |d| format!(", {}", d.name));
         let commit = report.build.git.get(..12).unwrap_or("no commit");
         let dirty = if report.build.dirty { " and changes" } else { "" };
-        writeln!(out, "{name}  {}: {}{device}, {commit}{dirty}", file.display(), report.host.cpu)?;
+        let line = format!("{name}  {}: {}{device}, {commit}{dirty}", file.display(), report.host.cpu);
+        writeln!(out, "{}", clean(&line))?;
     }
-    out.write_all(table::comparison(&compared).as_bytes())?;
+    out.write_all(table::comparison(&compared, width()).as_bytes())?;
     let count = |change| compared.rows.iter().filter(|r| r.change == change).count();
-    let counts: Vec<String> = [Change::Same, Change::Faster, Change::Slower, Change::Unclear]
+    let counts: Vec<String> = [Change::Same, Change::Faster, Change::Slower, Change::Unclear, Change::Failed]
         .map(|change| format!("{} {}", count(change), change.name()))
         .into();
     writeln!(out, "\n{} (beyond a margin of {}x)", counts.join(", "), MARGIN)?;
+    // A wrong result is worse than a slow one.
+    if !compared.failed_b.is_empty() {
+        let message = format!("in B a check failed: {}", compared.failed_b.join(", "));
+        return Err(Exit::new(code::CHECK, message).into());
+    }
     match count(Change::Slower) {
         0 => Ok(()),
-        n => Err(Exit::new(code::SLOWER, format!("{n} of {} runs are slower in B", compared.rows.len())).into()),
+        n => {
+            let slower = format!("{n} of {}", units::plural(compared.rows.len(), "run"));
+            Err(Exit::new(code::SLOWER, format!("slower in B: {slower}")).into())
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! The built program as a script sees it: exit codes, one line for each mistake, hostile outputs.
-//! Nothing here measures.
+//! One test here measures, in the quick way.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,21 @@ fn bad_command_lines_end_with_2() {
         (&["--compare", "a.json"], "2 values"),
         (&["--compare", "a.json", "b.json", "--full"], "cannot be used with"),
         (&["--replay", "a.json", "--full"], "cannot be used with"),
-        (&["--json", "same", "--html", "same"], "same file"),
+        (&["--json", "same", "--html", "same"], "--json and --html name the same file, same"),
+        (&["--json", "same", "--html", "./a/../same"], "same file"),
+        (&["--json", "target/reproduce/report.html"], "same file"),
+        (&["--compare", "a.json", "b.json", "--list-findings"], "cannot be used with"),
+        (&["--compare", "a.json", "b.json", "--replay", "a.json"], "cannot be used with"),
+        (&["--list-findings", "--full"], "cannot be used with"),
+        (&["--list-findings", "--finding", "mandelbrot.cpu-simd"], "cannot be used with"),
+        (&["--list-findings", "--json", "a"], "cannot be used with"),
+        (&["--list-findings", "--html", "a"], "cannot be used with"),
+        (&["--list-findings", "--replay", "a"], "cannot be used with"),
+        (&["--list-findings", "--require-findings"], "cannot be used with"),
+        (&["--list-findings", "--on", "cpu"], "cannot be used with"),
+        (&["--replay", "a.json", "--study", "mandelbrot"], "cannot be used with"),
+        (&["--replay", "a.json", "--on", "cpu"], "cannot be used with"),
+        (&["--study", "mandelbrot", "--finding", "mandelbrot.cpu-simd"], "cannot be used with"),
         (&["extra"], "extra"),
     ] {
         let (code, stdout, stderr) = program.run(args);
@@ -117,6 +131,68 @@ fn outputs_that_cannot_be_written_end_with_1_before_anything_is_measured() {
     let (code, _, stderr) = program.run(&["--replay", &small, "--html", "file/report.html"]);
     assert_eq!(code, 1);
     one_error_line(&stderr, "file is a file, not a folder");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_option_may_name_the_file_of_another() {
+    use std::os::unix::fs::symlink;
+    let program = Program::new();
+    std::fs::copy(small(), program.path("in.json")).unwrap();
+    let before = std::fs::read(program.path("in.json")).unwrap();
+    symlink("in.json", program.path("link")).unwrap();
+    symlink(".", program.path("here")).unwrap();
+    std::fs::hard_link(program.path("in.json"), program.path("hard")).unwrap();
+    for other in ["in.json", "./in.json", "here/in.json", "link", "hard"] {
+        for option in ["--json", "--html"] {
+            let (code, stdout, stderr) = program.run(&["--replay", "in.json", option, other]);
+            assert_eq!((code, stdout.as_str()), (2, ""), "{option} {other}");
+            one_error_line(&stderr, "name the same file");
+        }
+        for first in ["--replay", "--on"] {
+            let value = if first == "--on" { "cpu" } else { "hard" };
+            let (code, ..) = program.run(&[first, value, "--json", "new", "--html", "here/new"]);
+            assert_eq!(code, 2, "{first}");
+        }
+    }
+    assert_eq!(std::fs::read(program.path("in.json")).unwrap(), before);
+    assert!(!program.path("new").exists());
+    let (code, _, stderr) = program.run(&["--replay", "in.json", "--json", "/dev/null", "--html", "/dev/null"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn json_to_a_pipe_is_nothing_but_json_and_a_pipe_without_reader_is_an_error() {
+    let program = Program::new();
+    let small = small().display().to_string();
+    let (code, stdout, stderr) = program.run(&["--replay", &small, "--json", "/dev/stdout"]);
+    assert_eq!(code, 0, "{stderr}");
+    let parsed = Report::parse(stdout.as_bytes(), Path::new("stdout")).unwrap();
+    assert_eq!(parsed.runs, Report::read(Path::new(&small)).unwrap().runs);
+    assert!(stderr.contains("report: /dev/stdout and "), "{stderr}");
+
+    let pipe = program.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = program.command();
+    command.args(["--replay", &small, "--json", "pipe"]).timeout(std::time::Duration::from_secs(20));
+    let (code, _, stderr) = ended(command.output().unwrap());
+    assert_eq!(code, 1);
+    one_error_line(&stderr, "cannot write pipe: nobody reads this pipe");
+    assert!(program.path("target/reproduce/report.html").exists());
+}
+
+#[test]
+fn outputs_of_a_replay_are_tried_before_anything_is_printed() {
+    let program = Program::new();
+    std::fs::create_dir(program.path("folder")).unwrap();
+    let small = small().display().to_string();
+    for option in ["--json", "--html"] {
+        let (code, stdout, stderr) = program.run(&["--replay", &small, option, "folder"]);
+        assert_eq!((code, stdout.as_str()), (1, ""));
+        one_error_line(&stderr, "it is a folder");
+    }
+    assert!(!program.path("target/reproduce/report.html").exists());
 }
 
 #[cfg(target_os = "linux")]
@@ -196,4 +272,38 @@ fn a_missing_gpu_is_a_skip_unless_it_is_required() {
     assert_eq!(code, 4);
     one_error_line(&stderr, "REQUIRE_GPU is set, but GPU skipped");
     assert!(program.path("target/reproduce/report.json").exists());
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_required() {
+    if timing::probe::probe().device().is_some() {
+        return; // here nothing is missing
+    }
+    let program = Program::new();
+    for (args, code) in [
+        (&["--on", "emulator"][..], 0),
+        (&["--finding", "mandelbrot.gpu-simt", "--on", "emulator"], 0),
+        (&["--finding", "mandelbrot.gpu-simt", "--on", "cpu"], 0),
+        (&["--finding", "mandelbrot.gpu-simt"], 4),
+        (&["--finding", "mandelbrot.gpu-simt", "--on", "gpu"], 4),
+    ] {
+        let output = program.command().args(args).env("REQUIRE_GPU", "1").output().unwrap();
+        let (ended_with, stdout, stderr) = ended(output);
+        assert_eq!(ended_with, code, "{args:?} {stdout} {stderr}");
+        let name = if args[0] == "--finding" { "mandelbrot.gpu-simt" } else { "report" };
+        for extension in ["json", "html"] {
+            let file = program.path(&format!("target/reproduce/{name}.{extension}"));
+            assert!(std::fs::remove_file(file).is_ok(), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_size_of_a_finding_is_measured() {
+    let program = Program::new();
+    let (code, stdout, stderr) = program.run(&["--finding", "mandelbrot.cpu-simd"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let report = Report::read(&program.path("target/reproduce/mandelbrot.cpu-simd.json")).unwrap();
+    assert_eq!((report.groups("mandelbrot").len(), report.findings.len()), (1, 1), "{stdout}");
+    assert!(report.runs.iter().any(|r| r.rung == "cpu_00_scalar") && report.runs.iter().all(|r| r.target == "cpu"));
 }

@@ -36,7 +36,7 @@ fn spec(id: &'static str, ratio: f64, slow: &'static [&'static str], fast: &'sta
         machine: "none",
         needs: Needs::CPU,
         predicate: Predicate::Ratio { slow: Select::new("good", slow, "cpu"), fast: Select::new("good", fast, "cpu") },
-        rungs: &[],
+        runs: &[],
     }
 }
 
@@ -73,13 +73,10 @@ fn failing_findings() -> Vec<FindingSpec> {
 fn measure_failing(options: &Options, _: OnProgress) -> Result<Measured, StudyError> {
     // What the study before measured is handed on.
     assert!(options.calibration.ceilings.is_empty() || options.calibration.ceilings.contains_key("cpu.copy"));
-    let mut wrong = Run { samples_ns: vec![], median_ns: None, ..run("failing", "wrong", 1.0) };
-    wrong.error.as_mut().unwrap().value = f64::NAN;
-    Ok(Measured {
-        runs: vec![run("failing", "right", 1e3), wrong],
-        failures: vec!["failing/wrong: 3 pixels differ".into()],
-        ..Measured::default()
-    })
+    let mut measured = Measured { runs: vec![run("failing", "right", 1e3)], ..Measured::default() };
+    let error = ErrorReport { value: 3.0, failed: "3 pixels differ".into(), ..ErrorReport::default() };
+    measured.fail(run("failing", "wrong", 1.0), error);
+    Ok(measured)
 }
 
 const FAILING: Study =
@@ -144,7 +141,73 @@ fn a_failed_check_ends_with_3_after_the_report_is_written() {
     assert!(ended.text.contains("CHECK FAILED failing/wrong"));
     let line = ended.text.lines().find(|l| l.starts_with(" wrong")).unwrap();
     assert!(line.contains("FAIL") && !line.contains("ns"), "{line}");
-    assert_eq!(ended.report.unwrap().runs.len(), 5);
+    let report = ended.report.unwrap();
+    assert_eq!(report.runs.len(), 5);
+    let wrong = report.runs.iter().find(|r| r.rung == "wrong").unwrap();
+    assert_eq!((wrong.n, wrong.median_ns, wrong.flags.join(" ").as_str()), (0, None, "check_failed"));
+    assert_eq!(wrong.error.as_ref().unwrap().failed, "3 pixels differ");
+    assert_eq!(report.questions["failing"], "does it fail?");
+}
+
+fn call(studies: &[Study], args: &[&str]) -> (u8, String, String) {
+    let mut out = Vec::new();
+    let args = ["reproduce"].iter().chain(args).map(Into::into).collect::<Vec<_>>();
+    let result = reproduce::run(args, studies, &mut out);
+    let (code, message) = result.as_ref().err().map_or((0, None), cli::status);
+    (code, message.unwrap_or_default(), String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn a_failed_check_ends_with_3_when_replayed_or_compared_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (good, failed, page) = (at("good.json"), at("failed.json"), at("page.html"));
+    const RIGHT: Study = Study {
+        measure: |_, _| {
+            let runs = vec![run("failing", "right", 1e3), run("failing", "wrong", 1.0)];
+            Ok(Measured { runs, ..Measured::default() })
+        },
+        ..FAILING
+    };
+    assert_eq!(call(&[RIGHT], &["--on", "cpu", "--json", &good, "--html", &page]).0, 0);
+    assert_eq!(call(&[FAILING], &["--on", "cpu", "--json", &failed, "--html", &page]).0, 3);
+    let (code, message, text) = call(&[FAILING], &["--replay", &failed, "--html", &page]);
+    assert!(code == 3 && message == "a check failed: failing/wrong@cpu[]: 3 pixels differ", "{message}");
+    assert!(text.contains(" wrong on cpu: 3 pixels differ\n"), "{text}");
+    let (code, message, text) = call(&[], &["--compare", &good, &failed]);
+    assert!(code == 3 && message == "in B a check failed: failing/wrong@cpu[]", "{message}");
+    assert!(text.contains(" 1 wrong (beyond"), "{text}");
+    let (code, _, text) = call(&[], &["--compare", &failed, &good]);
+    assert!(code == 0 && text.contains(" 1 unclear"), "{text}");
+}
+
+#[test]
+fn a_finding_on_a_failed_rung_is_inconclusive_and_says_why() {
+    const WRONG: Study = Study {
+        measure: |_, _| {
+            let mut measured = Measured { runs: vec![run("good", "slow", 2e6)], ..Measured::default() };
+            let error = ErrorReport { value: 3.0, failed: "3 pixels differ".into(), ..ErrorReport::default() };
+            measured.fail(run("good", "fast", 1e6), error);
+            Ok(measured)
+        },
+        ..GOOD
+    };
+    let ended = reproduce(&[WRONG], &["--finding", "good.holds"]);
+    let report = ended.report.unwrap();
+    assert_eq!((ended.code, verdicts(&report)), (3, vec![("good.holds", Verdict::Inconclusive)]));
+    assert_eq!(report.findings[0].reason, "good/fast@cpu[] failed its check: 3 pixels differ");
+}
+
+#[test]
+fn a_finding_that_on_leaves_out_is_not_applicable_and_says_why() {
+    let never = Study { measure: |_, _| panic!("nothing of this can be judged"), ..GOOD };
+    let ended = reproduce(&[never], &["--finding", "good.holds", "--on", "emulator"]);
+    let report = ended.report.unwrap();
+    assert_eq!((ended.code, verdicts(&report)), (0, vec![("good.holds", Verdict::NotApplicable)]));
+    let reason = "it is about runs on cpu, which --on emulator leaves out";
+    assert!(report.findings[0].reason == reason && ended.text.contains(reason), "{}", ended.text);
+    let report = reproduce(&[GOOD], &["--on", "cpu"]).report.unwrap();
+    assert_eq!(report.findings[2].reason, "it is about runs on gpu, which --on cpu leaves out");
 }
 
 #[test]
@@ -229,6 +292,42 @@ fn a_replay_judges_the_same_and_keeps_what_it_does_not_know() {
 }
 
 #[test]
+fn a_replay_of_one_finding_keeps_the_others_and_says_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (first, page, again) = (at("first.json"), at("page.html"), at("again.json"));
+    assert_eq!(call(&[GOOD], &["--on", "cpu", "--json", &first, "--html", &page]).0, 0);
+    let replay = |studies: &[Study], args: &[&str]| {
+        call(studies, &[&["--replay", &first, "--html", &page, "--json", &again], args].concat())
+    };
+    let (code, _, text) = replay(&[GOOD], &["--finding", "good.direction"]);
+    assert!(code == 0 && text.contains("good.direction: direction only") && !text.contains("good.holds:"), "{text}");
+    assert!(text.contains(&format!("report: {again} and {page}\n")), "{text}");
+    assert_eq!(Report::read(Path::new(&again)).unwrap().findings.len(), 3);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("good.holds"));
+
+    let both = [GOOD, FAILING];
+    let (code, _, text) = replay(&both, &["--finding", "failing.claim"]);
+    assert!(code == 0 && text.contains("not judged: failing.claim: "), "{text}");
+    assert!(text.replace("\n  ", " ").contains("has no runs of failing"), "{text}");
+    let (code, message, _) = replay(&both, &["--finding", "failing.claim", "--require-findings"]);
+    assert!(code == 4 && message.contains("not judged: failing.claim"), "{message}");
+    let (code, message, _) = replay(&both, &["--finding", "failing.clam", "--require-findings"]);
+    assert!(code == 2 && message.contains("did you mean `failing.claim`?"), "{message}");
+    // A finding of a study that this program does not know is known by the report.
+    let (code, _, text) = replay(&[], &["--finding", "good.holds", "--require-findings"]);
+    assert!(code == 0 && text.contains("good.holds: reproduced"), "{text}");
+}
+
+#[test]
+fn findings_are_listed_with_everything_that_they_say() {
+    let (code, _, text) = call(&[GOOD], &["--list-findings"]);
+    let line = text.lines().find(|l| l.starts_with(" good.gpu ")).unwrap();
+    assert!(code == 0 && ["slow takes longer", "as the test says", "none"].iter().all(|w| line.contains(w)), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+}
+
+#[test]
 fn a_skip_counts_as_a_failure_only_under_its_variable() {
     let skip = |requires| [Skip { what: "w".into(), reason: "r".into(), requires }];
     assert!(cli::required(&skip(None)).is_ok());
@@ -242,7 +341,8 @@ fn options_carry_the_target_of_a_finding() {
     const ASKS: Study = Study {
         measure: |options, _| {
             assert_eq!(options.target, Some(Target::Cpu));
-            assert_eq!((options.rungs.len(), options.findings.len()), (2, 1));
+            assert_eq!((options.rungs.len(), options.findings.len(), options.selects.len()), (2, 1, 2));
+            assert!(options.selects.iter().all(|s| s.study == "good" && s.target == "cpu"));
             Ok(Measured::default())
         },
         ..GOOD

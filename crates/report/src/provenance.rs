@@ -1,6 +1,6 @@
 //! What this program was built from.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use timing::record::Build;
 
@@ -21,10 +21,13 @@ pub fn build() -> Build {
     build
 }
 
-/// Trimmed output of git in the workspace; `None` where either has gone since the build.
+/// Trimmed output of git in the workspace; `None` where either has gone since the build. Git takes no lock, so that
+/// nobody who works in the checkout is disturbed.
 fn git(args: &[&str]) -> Option<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let output = Command::new("git").args(args).current_dir(root).output().ok().filter(|o| o.status.success())?;
+    let mut command = Command::new("git");
+    command.arg("--no-optional-locks").args(args).current_dir(root).stdin(Stdio::null());
+    let output = command.output().ok().filter(|o| o.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
@@ -36,5 +39,10 @@ mod tests {
         assert!(build.rustc.starts_with("rustc "), "{build:?}");
         assert!(build.git.is_empty() || build.git.len() == 40 && build.git.bytes().all(|b| b.is_ascii_hexdigit()));
         assert!(build.ptx_sha256.is_empty() || build.ptx_sha256.len() == 64);
+    }
+
+    #[test]
+    fn a_checkout_without_such_a_commit_says_nothing() {
+        assert_eq!(super::git(&["rev-parse", "--verify", "-q", "no-such-branch"]), None);
     }
 }
