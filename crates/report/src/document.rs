@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use timing::record::{Build, Calibration, Curve, Device, Host, Run, SCHEMA};
 
 use crate::cli::{FileError, write_file};
-use crate::finding::{Finding, FindingSpec, check_failed, judge};
+use crate::finding::{Finding, FindingSpec, Verdict, check_failed, judge};
 use crate::study::{Measured, Skip};
 
 /// The JSON document of one run of some studies.
@@ -160,9 +160,16 @@ impl Report {
 
     /// Judges `specs`, in their order, and stores the verdicts.
     ///
-    /// Findings of this report that no spec names (a study that this program does not know) stay as they were.
+    /// Findings of this report that no spec names (a study that this program does not know) stay as they were. One
+    /// that was and is not applicable keeps its reason: whoever measured knew why something is not there.
     pub fn judge(&mut self, specs: &[FindingSpec]) {
-        let judged: Vec<Finding> = specs.iter().map(|spec| judge(spec, self)).collect();
+        let mut judged: Vec<Finding> = specs.iter().map(|spec| judge(spec, self)).collect();
+        let absent = |f: &Finding| f.verdict == Verdict::NotApplicable;
+        for new in judged.iter_mut().filter(|new| absent(new)) {
+            if let Some(old) = self.findings.iter().find(|old| old.id == new.id && absent(old)) {
+                new.reason.clone_from(&old.reason);
+            }
+        }
         self.findings.retain(|f| judged.iter().all(|j| j.id != f.id));
         self.findings.splice(0..0, judged);
     }

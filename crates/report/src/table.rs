@@ -178,21 +178,21 @@ pub fn study(report: &Report, study: &str, width: u16) -> String {
     let (mut below, mut limits) = (Vec::new(), Vec::new());
     for rows in report.groups(study) {
         text.push_str(&format!("\n{}", wrap(&format!("{study}  {}", rows.size()), width, 2)));
-        let timed = timed(&rows);
-        if !timed.is_empty() {
-            text.push_str(&ladder(&timed, width));
-        }
-        text.push_str(&counted(&rows, width));
-        for run in timed.iter().map(|t| t.run).chain(emulated(&rows)) {
-            let line = |notes: Vec<String>| format!(" {} on {}: {}", run.rung, target(run), notes.join(", "));
-            let [here, everywhere] = notes(run);
-            if !here.is_empty() {
-                text.push_str(&wrap(&line(here), width, 4));
+        let (timed, emulated) = (timed(&rows), emulated(&rows));
+        let runs: Vec<&Run> = timed.iter().map(|t| t.run).collect();
+        for (table, runs) in [(ladder(&timed, width), &runs), (counted(&emulated, width), &emulated)] {
+            text.push_str(&table);
+            for run in runs {
+                let line = |notes: Vec<String>| format!(" {} on {}: {}", run.rung, target(run), notes.join(", "));
+                let [here, everywhere] = notes(run);
+                if !here.is_empty() {
+                    text.push_str(&wrap(&line(here), width, 4));
+                }
+                if !everywhere.is_empty() {
+                    below.push(line(everywhere));
+                }
+                limits.extend(run.ceiling.as_deref());
             }
-            if !everywhere.is_empty() {
-                below.push(line(everywhere));
-            }
-            limits.extend(run.ceiling.as_deref());
         }
     }
     limits.sort_unstable();
@@ -214,6 +214,9 @@ pub fn study(report: &Report, study: &str, width: u16) -> String {
 }
 
 fn ladder(timed: &[Timed<'_>], width: u16) -> String {
+    if timed.is_empty() {
+        return String::new();
+    }
     let mut table = table(&["rung", "target", "median [95%]", "before", "first", "limit", "model", "check"]);
     for t in timed {
         let cells = [&t.run.rung, &t.target, &t.time, &t.before, &t.first, &t.ceiling, &t.predicted];
@@ -227,8 +230,7 @@ fn emulated<'a>(rows: &Rows<'a>) -> Vec<&'a Run> {
 }
 
 /// What the emulator counted: it never has a time.
-fn counted(rows: &Rows<'_>, width: u16) -> String {
-    let runs = emulated(rows);
+fn counted(runs: &[&Run], width: u16) -> String {
     if runs.is_empty() {
         return String::new();
     }
