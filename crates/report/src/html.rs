@@ -5,7 +5,7 @@ use timing::record::Curve;
 
 use crate::chart;
 use crate::document::{Report, Rows};
-use crate::finding::{Finding, Verdict};
+use crate::finding::{Finding, Verdict, check_failed};
 use crate::table::{self, Timed};
 use crate::units;
 
@@ -151,6 +151,11 @@ fn group(rows: &Rows<'_>) -> Markup {
                 div.wide { (PreEscaped(wide)) }
                 div.phone { (PreEscaped(phone)) }
                 figcaption { (legend(&timed)) }
+            }
+        }
+        @for run in &rows.runs {
+            @if let Some(wrong) = check_failed(run) {
+                p.fail { (run.rung) " on " (run.target) " failed its check" @if !wrong.is_empty() { ": " (wrong) } }
             }
         }
         @if !timed.is_empty() {

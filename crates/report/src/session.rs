@@ -79,10 +79,15 @@ impl Session {
         }
     }
 
-    /// Prints a skip, once. That there is no GPU is none where nobody asked for one.
+    /// Prints a skip, once; that there is no GPU, once for all that would need one, and where nobody asked for one it
+    /// is no skip.
     fn skip(&mut self, skip: Skip, out: &mut dyn Write) -> io::Result<()> {
-        let unasked = skip.requires == Some(Requirement::Gpu) && self.asked.is_some_and(|t| t != Target::Gpu);
-        if !unasked && !self.skips.contains(&skip) {
+        let gpu = skip.requires == Some(Requirement::Gpu);
+        if gpu && self.asked.is_some_and(|t| t != Target::Gpu) {
+            return Ok(());
+        }
+        let said = |s: &Skip| *s == skip || gpu && s.requires == skip.requires && s.reason == skip.reason;
+        if !self.skips.iter().any(said) {
             write!(out, "{}", wrap(&skip.to_string(), width(), 2))?;
             self.skips.push(skip);
         }
@@ -123,4 +128,38 @@ fn progress_bar(study: &str) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(asked: Option<Target>, skips: &[Skip]) -> (String, usize) {
+        let report = Report::new(Default::default(), None, "no driver".into(), Default::default());
+        let mut session = Session { report, failures: Vec::new(), skips: Vec::new(), stopped: None, asked };
+        let mut out = Vec::new();
+        for skip in skips {
+            session.skip(skip.clone(), &mut out).unwrap();
+        }
+        (String::from_utf8(out).unwrap(), session.skips.len())
+    }
+
+    #[test]
+    fn a_missing_gpu_is_said_once_and_only_where_one_is_asked_for() {
+        let skip = |what: &str, reason: &str, requires| Skip { what: what.into(), reason: reason.into(), requires };
+        let gpu = Some(Requirement::Gpu);
+        let skips = [
+            skip("GPU", "no driver", gpu),
+            skip("study on the GPU", "no driver", gpu),
+            skip("rung", "needs sm_90a", gpu),
+            skip("wide", "no driver", None),
+            skip("wide", "no driver", None),
+        ];
+        let all = ("GPU skipped: no driver\nrung skipped: needs sm_90a\nwide skipped: no driver\n".to_string(), 3);
+        assert_eq!(said(None, &skips), all);
+        assert_eq!(said(Some(Target::Gpu), &skips), all);
+        for other in [Target::Cpu, Target::Emulator] {
+            assert_eq!(said(Some(other), &skips), ("wide skipped: no driver\n".to_string(), 1));
+        }
+    }
 }

@@ -172,11 +172,12 @@ fn print_text(mut table: Table, width: u16) -> String {
 /// `limit` is the share of the ceiling that it reaches, `model` the time that its model expects.
 pub fn study(report: &Report, study: &str, width: u16) -> String {
     let mut text = String::new();
-    if let Some(question) = report.questions.get(study) {
+    let groups = report.groups(study);
+    if let Some(question) = report.questions.get(study).filter(|_| !groups.is_empty()) {
         text.push_str(&format!("\n{}", wrap(&format!("{study}: {question}"), width, 2)));
     }
     let (mut below, mut limits) = (Vec::new(), Vec::new());
-    for rows in report.groups(study) {
+    for rows in groups {
         text.push_str(&format!("\n{}", wrap(&format!("{study}  {}", rows.size()), width, 2)));
         let (timed, emulated) = (timed(&rows), emulated(&rows));
         let runs: Vec<&Run> = timed.iter().map(|t| t.run).collect();
@@ -248,8 +249,16 @@ pub fn findings(findings: &[Finding], width: u16) -> String {
         row(&mut table, [f.id.as_str(), &f.verdict.name().replace('_', " "), &measured(f), &f.published.text]);
     }
     let mut text = print_text(table, width);
+    // One missing GPU is the reason of many: it is said once.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for f in findings.iter().filter(|f| !matches!(f.verdict, Verdict::Reproduced | Verdict::DirectionOnly)) {
-        text.push_str(&wrap(&format!(" {}: {}", f.id, f.reason), width, 4));
+        match reasons.iter_mut().find(|(reason, _)| *reason == f.reason) {
+            Some((_, ids)) => ids.push(&f.id),
+            None => reasons.push((&f.reason, vec![&f.id])),
+        }
+    }
+    for (reason, ids) in reasons {
+        text.push_str(&wrap(&format!(" {}: {reason}", ids.join(", ")), width, 4));
     }
     text
 }
@@ -285,9 +294,9 @@ pub fn explain(finding: &Finding, width: u16) -> String {
 
 /// What can be judged.
 pub fn specs(specs: &[FindingSpec], width: u16) -> String {
-    let mut table = table(&["finding", "claim", "published", "machine"]);
+    let mut table = table(&["finding", "published", "machine", "claim"]);
     for s in specs {
-        row(&mut table, [s.id, s.statement, s.published.text, s.machine]);
+        row(&mut table, [s.id, s.published.text, s.machine, s.statement]);
     }
     print_text(table, width)
 }

@@ -69,6 +69,16 @@ fn names_never_wrap_and_the_rest_fits() {
 }
 
 #[test]
+fn a_reason_of_several_findings_is_said_once() {
+    let mut report = small();
+    report.findings.push(report.findings[1].clone());
+    report.findings[2].id = "example.gpu-too".into();
+    let text = table::findings(&report.findings, WIDTH);
+    assert_eq!(text.matches("needs a GPU").count(), 1, "{text}");
+    assert!(text.contains("\n example.gpu, example.gpu-too: needs a GPU"), "{text}");
+}
+
+#[test]
 fn what_holds_for_every_size_is_said_once() {
     let mut report = small();
     report.questions.insert("example".into(), "Which is best?".into());
@@ -121,6 +131,7 @@ fn a_rung_that_failed_its_check_never_shows_a_time() {
     assert!(text.contains("FAIL") && !text.contains("ms ["), "{text}");
     assert!(text.contains("FAIL\n cpu_00_scalar on cpu: 3 of 9 are wrong: expected 5\n"), "{text}");
     let html = page(&report);
+    assert!(html.contains("<p class=\"fail\">cpu_00_scalar on cpu failed its check: 3 of 9"), "{html}");
     assert!(!html.contains("<svg") && html.contains("<td>3 of 9 are wrong: expected 5</td>"));
     assert_eq!(report.failures(), ["example/cpu_00_scalar@cpu[size=64x64]: 3 of 9 are wrong: expected 5"]);
 }
