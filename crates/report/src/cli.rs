@@ -77,7 +77,16 @@ pub fn status(error: &anyhow::Error) -> (u8, Option<String>) {
             return (0, None);
         }
     }
-    (code::IO, Some(one_line(&format!("{error:#}"))))
+    // Many errors say what their source says; a reader needs it once.
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.ends_with(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    (code::IO, Some(one_line(&message)))
 }
 
 /// Writes a line to standard error; where nobody can read it, that is no reason to stop.
@@ -176,6 +185,8 @@ mod tests {
         let wrapped = Err::<(), _>(Exit::new(code::CHECK, "wrong")).context("rung").unwrap_err();
         assert_eq!(status(&wrapped), (3, Some("wrong".into())));
         assert_eq!(status(&anyhow::anyhow!("a").context("b")), (1, Some("b: a".into())));
+        assert_eq!(status(&anyhow::anyhow!("a").context("b: a").context("c")), (1, Some("c: b: a".into())));
+        assert_eq!(status(&anyhow::anyhow!("a\u{1b}[1m").context("b")).1.unwrap(), "b: a\\u{1b}[1m");
     }
 
     #[test]
