@@ -1,5 +1,5 @@
-//! Every way a CUDA driver can be missing or unfit, with stand-in driver libraries compiled here: the `timing`
-//! binary must name each and exit 0.
+//! Every way a CUDA driver or a device can be missing or unfit, with stand-in driver libraries compiled here: the
+//! `timing` binary must name each, and exit 0 for what is lacking.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,8 +28,12 @@ fn fake_driver(name: &str, special: &str, with_all_symbols: bool) -> Option<Path
 }
 
 fn probe(library_path: &Path, require_gpu: bool) -> Output {
+    timing(&["probe"], library_path, require_gpu)
+}
+
+fn timing(args: &[&str], library_path: &Path, require_gpu: bool) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_timing"));
-    command.arg("probe").env("LD_LIBRARY_PATH", library_path).env_remove("REQUIRE_GPU").env_remove("REQUIRE_AVX512");
+    command.args(args).env("LD_LIBRARY_PATH", library_path).env_remove("REQUIRE_GPU").env_remove("REQUIRE_AVX512");
     if require_gpu {
         command.env("REQUIRE_GPU", "1");
     }
@@ -92,4 +96,70 @@ int cuGetErrorString(int c, const char **s) { *s = "driver and library differ"; 
 #[test]
 fn a_library_that_is_no_driver_is_named_by_what_it_lacks() {
     expect("empty", "int nothing;", false, "the CUDA driver library lacks cuInit: it is not a driver for CUDA 12");
+}
+
+/// A driver of one device with compute capability `major`.0 whose launches end with `launch`; every event pair is 1 ms
+/// apart, and what is copied back is all zero, so that no clock can be told.
+fn device(name: &str, major: u32, launch: u32) -> Option<PathBuf> {
+    if !cfg!(target_os = "linux") {
+        println!("SKIP: stand-in drivers are built for Linux only");
+        return None;
+    }
+    let code = format!(
+        r#"#include <string.h>
+int cuDriverGetVersion(int *v) {{ *v = 12040; return 0; }}
+int cuDeviceGetCount(int *n) {{ *n = 1; return 0; }}
+int cuDeviceGetName(char *name, int n, int device) {{ strncpy(name, "stand-in", n); return 0; }}
+int cuDeviceGetAttribute(int *v, int attribute, int device) {{
+  *v = attribute == 75 ? {major} : attribute == 76 ? 0 : attribute == 16 ? 4 : 1024; return 0;
+}}
+int cuDeviceTotalMem_v2(size_t *n, int device) {{ *n = 1 << 30; return 0; }}
+int cuMemGetInfo_v2(size_t *free, size_t *total) {{ *free = *total = 1 << 30; return 0; }}
+int cuMemAlloc_v2(unsigned long long *address, size_t n) {{ *address = 4096; return 0; }}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n, void *stream) {{ memset(to, 0, n); return 0; }}
+int cuFuncGetAttribute(int *v, int attribute, void *function) {{ *v = 0; return 0; }}
+int cuEventElapsedTime(float *ms, void *start, void *end) {{ *ms = 1; return 0; }}
+int cuLaunchKernel(void) {{ return {launch}; }}
+int cuGetErrorName(int c, const char **s) {{ *s = c == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : 0; return 0; }}
+int cuGetErrorString(int c, const char **s) {{ *s = 0; return 0; }}"#
+    );
+    fake_driver(name, &code, true)
+}
+
+#[test]
+fn a_device_that_is_too_old_for_a_kernel_is_a_skip_with_both_capabilities() {
+    let Some(dir) = device("too-old", 5, 0) else { return };
+    let text = "calib_clock needs compute capability 6.0; this device has 5.0";
+    let output = timing(&["aa", "--ladders", "1"], &dir, false);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("SKIP: {text}\n"));
+    assert_eq!(output.status.code(), Some(0));
+    let output = timing(&["aa", "--ladders", "1"], &dir, true);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: REQUIRE_GPU is set, but {text}\n"));
+}
+
+#[test]
+fn a_kernel_that_kills_the_device_is_an_error_of_the_driver() {
+    let Some(dir) = device("dies", 9, 700) else { return };
+    let output = timing(&["aa", "--ladders", "1"], &dir, false);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), &*error),
+        (Some(1), "error: cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS\n")
+    );
+}
+
+#[test]
+fn a_run_whose_clock_cannot_be_told_still_ends_and_writes_its_file() {
+    let Some(dir) = device("no-clock", 9, 0) else { return };
+    let file = dir.join("aa.json");
+    std::fs::write(&file, "old").unwrap();
+    let output = timing(&["aa", "--ladders", "2", "--json", file.to_str().unwrap()], &dir, true);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("2 of 2 intervals hold 1, 0 lie below, 0 above"));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!((&json["device"]["name"], &json["ladders"]), (&"stand-in".into(), &2.into()));
+    let output = timing(&["aa", "--ladders", "1", "--json", "/dev/null"], &dir, false);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
