@@ -4,6 +4,9 @@
 use std::env;
 use std::process::Command;
 
+/// What makes the C functions round as their formulation says, and fmaf an instruction.
+const EXACT: &[&str] = &["-ffp-contract=off", "-fno-math-errno"];
+
 fn main() {
     for name in ["mandel_plain", "mandel_lanes"] {
         println!("cargo:rerun-if-changed=src/c/{name}.c");
@@ -27,7 +30,7 @@ fn add(cfg: &str, source: &str, level: u32, flags: &[&str]) -> Option<()> {
         .debug(false)
         .cargo_warnings(false)
         .define("NAME", format!("rungs_{cfg}").as_str());
-    for flag in flags.iter().chain(&["-ffp-contract=off", "-fno-math-errno"]) {
+    for flag in flags.iter().chain(EXACT) {
         build.flag(flag);
     }
     let compiler = build.try_get_compiler().ok()?;
@@ -40,7 +43,8 @@ fn add(cfg: &str, source: &str, level: u32, flags: &[&str]) -> Option<()> {
     let said = compiler.to_command().args([report, "-c", &file, "-o", &object]).output().ok()?;
     let said = vectorised(&String::from_utf8_lossy(&said.stderr), &std::fs::read_to_string(&file).ok()?);
     println!("cargo:rustc-cfg={cfg}");
-    println!("cargo:rustc-env=MANDELBROT_{}={version} -O{level} {}: {said}", cfg.to_uppercase(), flags.join(" "));
+    let flags = [&[format!("-O{level}").as_str()], flags, EXACT].concat().join(" ");
+    println!("cargo:rustc-env=MANDELBROT_{}={version} {flags}: {said}", cfg.to_uppercase());
     Some(())
 }
 
@@ -53,8 +57,14 @@ fn vectorised(said: &str, source: &str) -> String {
         let at = said.split(':').nth(1).and_then(|at| at.parse::<usize>().ok());
         at.is_some_and(|at| at.abs_diff(line) <= 2) && said.contains("vectorized")
     };
-    match said.lines().find(near).and_then(|said| said.rsplit(": ").next()) {
-        Some(said) => format!("iteration {said}"),
+    // gcc: `file:9:5: optimized: loop vectorized using 64 byte vectors`; clang: `file:9:5: remark: vectorized loop
+    // (vectorization width: 16, interleaved count: 4) [-Rpass=loop-vectorize]`.
+    let text = |said: &str| {
+        let (_, text) = ["optimized: ", "remark: "].iter().find_map(|mark| said.split_once(mark))?;
+        Some(text.split(" [-R").next().unwrap_or(text).to_owned())
+    };
+    match said.lines().find(near).and_then(text) {
+        Some(said) => format!("iteration: {said}"),
         None => "iteration loop not vectorized".into(),
     }
 }

@@ -13,7 +13,7 @@ use mandelbrot::ladder::{CPU, GPU};
 use mandelbrot::reference::{Formulation, total_iterations};
 use mandelbrot::view::{Problem, WHOLE};
 use timing::check::{POISON_BYTE, POISON_U32, check_equal_u32};
-use timing::cpu::pin_to_core;
+use timing::cpu::{allowed_cores, pin_to_core, pinned_pool};
 use timing::cuda::Gpu;
 use timing::gpu_sample::GpuSampler;
 
@@ -36,8 +36,9 @@ fn group<'a>(criterion: &'a mut Criterion, target: &str, counts: &[u32]) -> Benc
 }
 
 fn cpu(criterion: &mut Criterion) {
-    // Rungs with threads of their own bring their own pins.
-    let _ = pin_to_core(0);
+    // The pool first: threads that a pinned thread starts inherit its pin.
+    let (pool, _) = pinned_pool(allowed_cores()).unwrap_or_else(|e| panic!("{e}"));
+    let _ = pin_to_core(0); // Where the system has no pinning, the thread floats.
     let problem = problem();
     let mut group = group(criterion, "CPU", &oracle(&problem, Formulation::Fused));
     for rung in CPU {
@@ -45,10 +46,14 @@ fn cpu(criterion: &mut Criterion) {
             println!("SKIP {}: {reason}", rung.stem);
             continue;
         }
+        let run = |out: &mut [u32]| match rung.multicore {
+            true => pool.install(|| (rung.run)(black_box(&problem), out)),
+            false => (rung.run)(black_box(&problem), out),
+        };
         let mut out = vec![POISON_U32; problem.pixels()];
-        (rung.run)(&problem, &mut out);
+        run(&mut out);
         check_equal_u32(&oracle(&problem, rung.formulation), &out).unwrap_or_else(|e| panic!("{}: {e}", rung.stem));
-        group.bench_function(rung.stem, |b| b.iter(|| (rung.run)(black_box(&problem), black_box(&mut out))));
+        group.bench_function(rung.stem, |b| b.iter(|| run(black_box(&mut out))));
     }
     group.finish();
 }

@@ -4,10 +4,12 @@ use report::Report;
 use report::finding::{Answer, FindingSpec, Needs, Predicate, PublishedValue, Select};
 use report::study::Target;
 use timing::record::Run;
+use timing::stats::paired_ratio;
 
 use crate::measure::NAME;
 
-const NOTES: &str = "engineering notes on SIMD and CUDA Mandelbrot, section 1 and findings";
+const NOTES: &str =
+    "engineering notes \"CUDA C++, inline PTX, AVX-512 intrinsics, NVIDIA RTX 4000 Ada\", component 1 and findings";
 const ADA: &str = "RTX 4000 Ada";
 const NOTES_CPU: &str = "the notes' CPU, not named";
 
@@ -176,7 +178,14 @@ fn two_causes(report: &Report) -> Answer {
         run_ids.extend([pair.id.clone(), single.id.clone()]);
     }
     let verdict = |cause: bool| if cause { "is there" } else { "is not" };
-    why.insert(0, format!("the divergence {}, the loss of occupancy {}", verdict(divergence), verdict(occupancy)));
+    why.insert(
+        0,
+        format!(
+            "the divergence (instructions by the model) {}, the loss of occupancy (by the driver) {}",
+            verdict(divergence),
+            verdict(occupancy)
+        ),
+    );
     Answer::Decided { holds: divergence && occupancy, why: why.join("; "), run_ids }
 }
 
@@ -188,13 +197,25 @@ fn best_has_no_ilp(report: &Report) -> Answer {
             Err(missing) => return missing,
         }
     }
-    let Some((best, ns)) = timed.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
-        return Answer::Missing("a time of any wide GPU rung".to_string());
+    let is_pair = |run: &Run| ILP_PAIRS.iter().any(|(pair, _)| *pair == run.rung);
+    let fastest =
+        |pairs: bool| timed.iter().filter(|(run, _)| is_pair(run) == pairs).min_by(|a, b| a.1.total_cmp(&b.1)).copied();
+    let (Some((pair, pair_ns)), Some((single, single_ns))) = (fastest(true), fastest(false)) else {
+        return Answer::Missing("times of GPU rungs with one and with two pixels per thread".to_string());
     };
-    Answer::Decided {
-        holds: !ILP_PAIRS.iter().any(|(pair, _)| *pair == best.rung),
-        why: format!("the fastest is {} with {:.1} us", best.rung, ns / 1e3),
-        run_ids: timed.iter().map(|(run, _)| run.id.clone()).collect(),
+    let run_ids = timed.iter().map(|(run, _)| run.id.clone()).collect();
+    let times = format!(
+        "the fastest with one pixel per thread is {} with {:.1} us, with two {} with {:.1} us",
+        single.rung,
+        single_ns / 1e3,
+        pair.rung,
+        pair_ns / 1e3
+    );
+    match paired_ratio(&pair.samples_ns, &pair.round, &single.samples_ns, &single.round) {
+        Some(ratio) if ratio.ci[0] > 1.0 || ratio.ci[1] < 1.0 => {
+            Answer::Decided { holds: ratio.ci[0] > 1.0, why: times, run_ids }
+        }
+        _ => Answer::Undecided { why: format!("{times}: the interval of their ratio holds 1"), run_ids },
     }
 }
 
@@ -231,6 +252,8 @@ mod tests {
                 target: "gpu".to_string(),
                 axes: WHOLE.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
                 median_ns: Some(ns),
+                samples_ns: [0.98, 0.99, 1.0, 1.0, 1.01, 1.02].map(|f| f * ns).to_vec(),
+                round: (0..6).collect(),
                 counters: [("model.issue_slots".to_string(), slots)].into(),
                 resources: Some(resources),
                 ..Run::default()
@@ -273,5 +296,7 @@ mod tests {
         assert!(holds(with_best("gpu_10_scaled")));
         assert!(!holds(with_best("gpu_05_whole_gpu_ilp2")));
         assert!(matches!(best_has_no_ilp(&report(&[])), Answer::Missing(_)));
+        // All equally fast: nothing is decided.
+        assert!(matches!(with_best("none"), Answer::Undecided { .. }));
     }
 }

@@ -1,5 +1,6 @@
 //! The rungs, in order. Everything else iterates these lists.
 
+use report::study::Requirement;
 use timing::launch::Kernel;
 
 use crate::cpu;
@@ -51,6 +52,8 @@ pub struct CpuRung {
     pub refill: bool,
     /// Whether it uses all threads of the pool.
     pub multicore: bool,
+    /// What makes it a failure that the rung is not available, when its variable is set.
+    pub requires: Option<Requirement>,
     /// Whether it can run here; the error is the reason of the skip.
     pub available: fn() -> Result<(), String>,
     /// How a compiler made it, where that is not ours to say: compiler, flags, what its vectoriser did.
@@ -79,6 +82,7 @@ pub const CPU: &[CpuRung] = &[
         mix: SCALAR,
         refill: false,
         multicore: false,
+        requires: None,
         available: || Ok(()),
         how: || None,
         run: cpu::cpu_00_scalar::run,
@@ -92,6 +96,7 @@ pub const CPU: &[CpuRung] = &[
         mix: SCALAR_PLAIN,
         refill: false,
         multicore: false,
+        requires: None,
         available: || cpu::c_baseline::Compiled::plain().map(|_| ()),
         how: || cpu::c_baseline::Compiled::plain().ok().map(|c| c.how),
         run: cpu::cpu_01_c_plain::run,
@@ -105,6 +110,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_VECTOR,
         refill: false,
         multicore: false,
+        requires: None,
         available: || cpu::c_baseline::Compiled::lanes().map(|_| ()),
         how: || cpu::c_baseline::Compiled::lanes().ok().map(|c| c.how),
         run: cpu::cpu_02_c_autovec::run,
@@ -118,6 +124,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_VECTOR,
         refill: false,
         multicore: false,
+        requires: None,
         available: avx2,
         how: || None,
         run: x86::cpu_03_avx2,
@@ -131,6 +138,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_REGISTER,
         refill: false,
         multicore: false,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_04_avx512,
@@ -144,6 +152,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_REGISTER,
         refill: false,
         multicore: false,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_05_avx512_ilp,
@@ -157,6 +166,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_REGISTER,
         refill: true,
         multicore: false,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_06_avx512_refill,
@@ -170,6 +180,7 @@ pub const CPU: &[CpuRung] = &[
         mix: DEFERRED,
         refill: true,
         multicore: false,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_07_avx512_deferred,
@@ -183,6 +194,7 @@ pub const CPU: &[CpuRung] = &[
         mix: SCALED,
         refill: true,
         multicore: false,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_08_avx512_scaled,
@@ -196,6 +208,7 @@ pub const CPU: &[CpuRung] = &[
         mix: MASK_REGISTER,
         refill: false,
         multicore: true,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_09_multicore,
@@ -209,6 +222,7 @@ pub const CPU: &[CpuRung] = &[
         mix: SCALED,
         refill: true,
         multicore: true,
+        requires: Some(Requirement::Avx512),
         available: avx512,
         how: || None,
         run: x86::cpu_10_multicore_scaled,
@@ -263,6 +277,22 @@ mod x86 {
     pub(super) use crate::cpu::cpu_08_avx512_scaled::run as cpu_08_avx512_scaled;
     pub(super) use crate::cpu::cpu_09_multicore::run as cpu_09_multicore;
     pub(super) use crate::cpu::cpu_10_multicore_scaled::run as cpu_10_multicore_scaled;
+}
+
+/// Never called: [`CpuRung::available`] says no.
+#[cfg(not(target_arch = "x86_64"))]
+mod x86 {
+    use crate::view::Problem;
+
+    pub(super) fn not_here(_: &Problem, _: &mut [u32]) {
+        panic!("an x86-64 rung on another CPU")
+    }
+
+    pub(super) use {
+        not_here as cpu_03_avx2, not_here as cpu_04_avx512, not_here as cpu_05_avx512_ilp,
+        not_here as cpu_06_avx512_refill, not_here as cpu_07_avx512_deferred, not_here as cpu_08_avx512_scaled,
+        not_here as cpu_09_multicore, not_here as cpu_10_multicore_scaled,
+    };
 }
 
 #[cfg(not(target_arch = "x86_64"))]

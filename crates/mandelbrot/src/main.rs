@@ -18,7 +18,7 @@ use report::study::{Options, Target};
 const EXAMPLES: &str = "\
 Examples:
   mandelbrot                                       every rung, small sizes
-  mandelbrot cpu_00_scalar cpu_03_avx512 --size 1024x1024 --max-iter 2000
+  mandelbrot cpu_00_scalar cpu_04_avx512 --size 1024x1024 --max-iter 2000
   mandelbrot --on gpu --full --json gpu.json       every GPU rung at the published sizes
   mandelbrot --view boundary --png boundary.png    a picture, without measuring
 
@@ -40,7 +40,7 @@ struct Args {
     rungs: Vec<String>,
 
     /// List the rungs
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["rungs", "on", "size", "view", "max_iter", "full", "json", "png"])]
     list: bool,
 
     /// Only this target: cpu, gpu or emulator [default: cpu, and gpu, or emulator where there is no GPU]
@@ -48,7 +48,7 @@ struct Args {
     on: Option<Target>,
 
     /// Pixels, e.g. 1024x768 [default: several sizes]
-    #[arg(long, value_name = "WIDTHxHEIGHT")]
+    #[arg(long, value_name = "WIDTHxHEIGHT", allow_hyphen_values = true)]
     size: Option<String>,
 
     /// Window: whole, boundary or interior [default: several]
@@ -72,9 +72,9 @@ struct Args {
     png: Option<PathBuf>,
 }
 
-/// Most iterations of one problem: five minutes of the scalar oracle. The limits of [`Problem`] alone would let a command
-/// run for years.
-const MAX_ITERATIONS: u64 = 100_000_000_000;
+/// Most iterations of one problem: half a minute of the scalar oracle. The limits of [`Problem`] alone would let a
+/// command run for years.
+const MAX_ITERATIONS: u64 = 10_000_000_000;
 
 fn main() -> ExitCode {
     cli::main(|out| run(std::env::args_os(), out))
@@ -86,6 +86,11 @@ fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> anyhow:
     for rung in &args.rungs {
         if !stems.contains(&rung.as_str()) {
             return Err(cli::unknown("rung", rung, stems).into());
+        }
+        if let Some(on) = args.on.filter(|&on| (on == Target::Cpu) != CPU.iter().any(|r| r.stem == rung)) {
+            return Err(
+                Exit::usage(format!("--on {on} leaves out the rung `{rung}`; name rungs of that target")).into()
+            );
         }
     }
     if args.list {
@@ -143,7 +148,7 @@ fn chosen(args: &Args, default_size: (u32, u32), default_max_iter: u32) -> Resul
 fn parse_size(text: &str) -> Result<(u32, u32), Exit> {
     let parsed = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
     match parsed {
-        Some((width, height)) if width > 0 && height > 0 => Ok((width, height)),
+        Some((width, height)) if width > 0 && height > 0 && !text.contains('+') => Ok((width, height)),
         _ => Err(Exit::usage(format!("--size is WIDTHxHEIGHT with both at least 1, e.g. 1024x768; not `{text}`"))),
     }
 }

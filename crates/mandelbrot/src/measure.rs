@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use report::study::{Measured, Options, Progress, Requirement, Skip, Study, StudyError, Target};
+use report::study::{Measured, Options, Progress, Requirement, Skip, Study, StudyError, Target, failed_check};
 use timing::check::{POISON_BYTE, POISON_U32, check_equal_u32, poison_u32};
 use timing::cpu::{self, on_core, pinned_pool};
-use timing::cuda::{Buffer, Function, Gpu};
+use timing::cuda::{Buffer, ErrorKind, Function, Gpu, GpuError};
 use timing::gpu_ceilings;
 use timing::gpu_sample::{GpuContestant, GpuSampler};
 use timing::launch::Geometry;
@@ -119,7 +119,9 @@ pub fn measure(cases: &[Case], options: &Options, progress: &mut dyn FnMut(Progr
         match (target, &gpu) {
             (Target::Cpu, _) => cpu_cases(cases, options, &plan, &mut measured, progress)?,
             (Target::Gpu, Ok(gpu)) => {
-                gpu_cases(gpu, cases, options, &plan, &mut measured, progress).map_err(gpu_failed)?;
+                if let Err(error) = gpu_cases(gpu, cases, options, &plan, &mut measured, progress) {
+                    gpu_stopped(error, &mut measured)?;
+                }
             }
             (Target::Gpu, Err(absence)) => measured.skips.push(gpu_skip(absence.to_string())),
             (Target::Emulator, _) => {
@@ -141,8 +143,15 @@ fn gpu_skip(reason: String) -> Skip {
     Skip { what: format!("{NAME} on the GPU"), reason, requires: Some(Requirement::Gpu) }
 }
 
-fn gpu_failed(error: timing::cuda::GpuError) -> StudyError {
-    StudyError::Failed(format!("{NAME} on the GPU: {error}"))
+/// An error outside all rungs: the calibration's, or one that leaves the device unusable.
+fn gpu_stopped(error: GpuError, measured: &mut Measured) -> Result<(), StudyError> {
+    let text = format!("{NAME} on the GPU: {error}");
+    match error.kind() {
+        ErrorKind::Unsupported => measured.skips.push(gpu_skip(error.to_string())),
+        ErrorKind::CheckFailed => return Err(StudyError::Failed(text)),
+        ErrorKind::Driver => return Err(StudyError::Io(text)),
+    }
+    Ok(())
 }
 
 fn oracle(problem: &Problem, formulation: Formulation) -> Vec<u32> {
@@ -175,15 +184,50 @@ fn set_ceiling(run: &mut Run, name: &str, ceiling_ns: f64) {
     }
 }
 
-/// Every pixel against the oracle.
-fn checked(want: &[u32], got: &[u32], formulation: Formulation) -> Result<ErrorReport, String> {
+/// Every pixel against the oracle. The error is the report of the failed check.
+fn checked(want: &[u32], got: &[u32], formulation: Formulation) -> Result<ErrorReport, ErrorReport> {
     let check = format!("every pixel against the {} scalar oracle, before and after timing", formulation.name());
-    check_equal_u32(want, got).map(|report| ErrorReport { check, ..report }).map_err(|wrong| wrong.to_string())
+    match check_equal_u32(want, got) {
+        Ok(report) => Ok(ErrorReport { check, ..report }),
+        Err(wrong) => Err(failed_check(check, &wrong)),
+    }
 }
 
 /// `whole 1024x1024, 256 iterations`.
 fn size(problem: &Problem) -> String {
     format!("{} {}x{}, {} iterations", problem.view.name, problem.width, problem.height, problem.max_iter)
+}
+
+/// Why a GPU rung has no time.
+enum Trouble {
+    Gpu(GpuError),
+    Wrong(ErrorReport),
+}
+
+impl From<GpuError> for Trouble {
+    fn from(error: GpuError) -> Self {
+        Self::Gpu(error)
+    }
+}
+
+/// Files the trouble of the rung that `run` names. An error after which the device cannot be used is passed on.
+fn settle(trouble: Trouble, run: Run, problem: &Problem, measured: &mut Measured) -> timing::cuda::Result<()> {
+    match trouble {
+        Trouble::Wrong(error) => measured.fail(run, error),
+        Trouble::Gpu(error) => match error.kind() {
+            ErrorKind::Unsupported => measured.skips.push(Skip {
+                what: format!("{} at {}", run.rung, size(problem)),
+                reason: error.to_string(),
+                requires: Some(Requirement::Gpu),
+            }),
+            ErrorKind::CheckFailed => {
+                let check = "launch and guards of the buffers".to_string();
+                measured.fail(run, ErrorReport { check, failed: error.to_string(), ..ErrorReport::default() });
+            }
+            ErrorKind::Driver => return Err(error),
+        },
+    }
+    Ok(())
 }
 
 /// A GPU rung of one case, loaded.
@@ -232,6 +276,7 @@ fn gpu_case(
 ) -> timing::cuda::Result<()> {
     let problem = case.problem;
     let device = gpu.device();
+    progress(Progress { done: 0, total: 1, text: format!("GPU: oracle of {}", size(&problem)) });
     let want: Arc<[u32]> = oracle(&problem, Formulation::Fused).into();
     let work = Work::new(problem, want.clone(), device.sms, device.fp32_lanes_per_sm);
     let out: Buffer<u32> = gpu.alloc(problem.pixels())?;
@@ -243,8 +288,8 @@ fn gpu_case(
         if case.gpu == Gpus::Wide && rung.schedulers(device.sms) < SCHEDULERS_PER_SM * device.sms {
             continue;
         }
-        let expected_ns = rung.predict(&work, measured.calibration.sm_hz).ns;
-        if options.rungs.is_empty() && expected_ns > PATIENCE_NS {
+        let expected_ns = measured.calibration.known_sm_hz().map(|hz| rung.predict(&work, hz).ns);
+        if let Some(expected_ns) = expected_ns.filter(|&ns| options.rungs.is_empty() && ns > PATIENCE_NS) {
             measured.skips.push(Skip {
                 what: format!("{} at {}", rung.stem(), size(&problem)),
                 reason: format!("its model expects {:.1} s; name the rung to run it", expected_ns / 1e9),
@@ -252,11 +297,14 @@ fn gpu_case(
             });
             continue;
         }
-        let function = gpu.load(&rung.descriptor.kernel)?;
-        let candidate = Loaded { rung, function, geometry: (rung.descriptor.geometry)(&work) };
-        match check_gpu(gpu, &candidate, &work, &want, &out, &counter)? {
-            Ok(_) => loaded.push(candidate),
-            Err(wrong) => measured.failures.push(format!("{} on the GPU, {}: {wrong}", rung.stem(), size(&problem))),
+        let candidate = || {
+            let function = gpu.load(&rung.descriptor.kernel)?;
+            let candidate = Loaded { rung, function, geometry: (rung.descriptor.geometry)(&work) };
+            check_gpu(gpu, &candidate, &work, &want, &out, &counter).map(|_| candidate)
+        };
+        match candidate() {
+            Ok(candidate) => loaded.push(candidate),
+            Err(trouble) => settle(trouble, new_run(&problem, rung.stem(), "gpu"), &problem, measured)?,
         }
     }
 
@@ -278,23 +326,19 @@ fn gpu_case(
 
     for (candidate, samples) in loaded.iter().zip(&samples) {
         let rung = candidate.rung;
-        let checked = match check_gpu(gpu, candidate, &work, &want, &out, &counter)? {
+        let mut run = new_run(&problem, rung.stem(), "gpu");
+        let checked = match check_gpu(gpu, candidate, &work, &want, &out, &counter) {
             Ok(checked) => checked,
-            Err(wrong) => {
-                measured.failures.push(format!(
-                    "{} on the GPU, after timing, {}: {wrong}",
-                    rung.stem(),
-                    size(&problem)
-                ));
+            Err(trouble) => {
+                settle(trouble, run, &problem, measured)?;
                 continue;
             }
         };
-        let mut run = new_run(&problem, rung.stem(), "gpu");
         run.flops = Some((rung.descriptor.flops)(&work));
         run.bytes = Some((rung.descriptor.bytes)(&work));
         run.resources = Some(gpu.resources(&candidate.function, candidate.geometry)?);
         run.error = Some(checked);
-        run.prediction = Some(rung.predict(&work, measured.calibration.sm_hz));
+        run.prediction = measured.calibration.known_sm_hz().map(|hz| rung.predict(&work, hz));
         let traffic = (rung.descriptor.traffic)(&work);
         run.counters.insert("iterations".to_string(), work.iterations() as f64);
         run.counters.insert("model.issue_slots".to_string(), rung.predict_issue_slots(&work));
@@ -318,13 +362,13 @@ fn check_gpu(
     want: &[u32],
     out: &Buffer<u32>,
     counter: &Buffer<u32>,
-) -> timing::cuda::Result<Result<ErrorReport, String>> {
+) -> Result<ErrorReport, Trouble> {
     gpu.fill(out, POISON_BYTE)?;
     let args = candidate.rung.args(work, out.ptr(), counter.ptr());
     gpu.launch(&candidate.function, candidate.geometry, &args)?;
     let got = gpu.download(out)?;
     gpu.check_guard(out)?;
-    Ok(checked(want, &got, Formulation::Fused))
+    checked(want, &got, Formulation::Fused).map_err(Trouble::Wrong)
 }
 
 fn cpu_cases(
@@ -338,7 +382,9 @@ fn cpu_cases(
     for rung in CPU.iter().filter(|r| options.wants(r.stem)) {
         match (rung.available)() {
             Ok(()) => rungs.push(rung),
-            Err(reason) => measured.skips.push(cpu_skip(rung, reason)),
+            Err(reason) => {
+                measured.skips.push(Skip { what: rung.stem.to_string(), reason, requires: rung.requires });
+            }
         }
     }
     if rungs.is_empty() {
@@ -355,11 +401,6 @@ fn cpu_cases(
     Ok(())
 }
 
-fn cpu_skip(rung: &CpuRung, reason: String) -> Skip {
-    let requires = reason.contains("AVX-512").then_some(Requirement::Avx512);
-    Skip { what: rung.stem.to_string(), reason, requires }
-}
-
 fn cpu_case(
     case: &Case,
     rungs: &[&CpuRung],
@@ -369,15 +410,20 @@ fn cpu_case(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), cpu::CpuError> {
     let problem = case.problem;
-    let oracles = [Formulation::Fused, Formulation::Plain].map(|f| (f, oracle(&problem, f)));
-    let want = |rung: &CpuRung| &oracles.iter().find(|(f, _)| *f == rung.formulation).expect("both are here").1;
+    progress(Progress { done: 0, total: 1, text: format!("CPU: oracles of {}", size(&problem)) });
+    let oracles: Vec<(Formulation, Vec<u32>)> = [Formulation::Fused, Formulation::Plain]
+        .into_iter()
+        .filter(|f| rungs.iter().any(|rung| rung.formulation == *f))
+        .map(|f| (f, oracle(&problem, f)))
+        .collect();
+    let want = |rung: &CpuRung| &oracles.iter().find(|(f, _)| *f == rung.formulation).expect("it is a rung's").1;
     let (sender, receiver) = std::sync::mpsc::channel();
     let text = format!("CPU: {}", size(&problem));
 
     // One output for all rungs, first touched by the measuring thread. A rung of all cores runs on the pinned pool.
     let ladder = || {
         let mut out = vec![POISON_U32; problem.pixels()];
-        let mut checks: Vec<Result<ErrorReport, String>> =
+        let mut checks: Vec<Result<ErrorReport, ErrorReport>> =
             rungs.iter().map(|rung| check_cpu(rung, &problem, want(rung), &mut out, pool)).collect();
         let good: Vec<usize> = (0..rungs.len()).filter(|&i| checks[i].is_ok()).collect();
         let shared = RefCell::new(&mut out);
@@ -394,8 +440,7 @@ fn cpu_case(
         });
         drop(contestants);
         for &i in &good {
-            checks[i] = check_cpu(rungs[i], &problem, want(rungs[i]), &mut out, pool)
-                .map_err(|wrong| format!("after timing: {wrong}"));
+            checks[i] = check_cpu(rungs[i], &problem, want(rungs[i]), &mut out, pool);
         }
         drop(sender);
         (checks, good, samples)
@@ -409,19 +454,18 @@ fn cpu_case(
     })?;
 
     for (i, (rung, check)) in rungs.iter().zip(checks).enumerate() {
+        let mut run = new_run(&problem, rung.stem, "cpu");
         let error = match check {
             Ok(error) => error,
             Err(wrong) => {
-                measured.failures.push(format!("{} on the CPU, {}: {wrong}", rung.stem, size(&problem)));
+                measured.fail(run, wrong);
                 continue;
             }
         };
         let Some(samples) = good.iter().position(|&g| g == i).map(|at| &samples[at]) else { continue };
         let counts = want(rung);
         let iterations = total_iterations(counts);
-        let mut run = new_run(&problem, rung.stem, "cpu");
-        // 1 multiplication, 2 additions, 3 fused multiply-adds, as on the GPU.
-        run.flops = Some(9.0 * iterations as f64);
+        run.flops = Some(rung.formulation.flops() * iterations as f64);
         run.bytes = Some(4.0 * problem.pixels() as f64);
         run.error = Some(error);
         run.counters.insert("iterations".to_string(), iterations as f64);
@@ -451,7 +495,7 @@ fn check_cpu(
     want: &[u32],
     out: &mut [u32],
     pool: &rayon::ThreadPool,
-) -> Result<ErrorReport, String> {
+) -> Result<ErrorReport, ErrorReport> {
     poison_u32(out);
     run_cpu(rung, problem, out, pool);
     checked(want, out, rung.formulation)

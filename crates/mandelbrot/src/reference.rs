@@ -37,6 +37,16 @@ impl Formulation {
         }
     }
 
+    /// Floating-point operations of one iteration, comparisons not counted.
+    pub fn flops(self) -> f64 {
+        match self {
+            // 1 multiplication, 2 additions, 3 multiply-adds of two each.
+            Self::Fused => 9.0,
+            // 3 multiplications, 5 additions.
+            Self::Plain => 8.0,
+        }
+    }
+
     /// The oracle: counts of every pixel, row-major.
     ///
     /// Panics if `out` is not `problem.pixels()` long.

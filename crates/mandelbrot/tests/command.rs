@@ -32,6 +32,20 @@ fn the_list_names_every_rung() {
 }
 
 #[test]
+fn the_help_names_only_rungs_that_exist() {
+    let (code, out, _) = parts(&run(&["--help"]));
+    assert_eq!(code, Some(0));
+    let stems: Vec<&str> = mandelbrot::ladder::CPU
+        .iter()
+        .map(|r| r.stem)
+        .chain(mandelbrot::ladder::GPU.iter().map(|r| r.stem()))
+        .collect();
+    let named: Vec<&str> =
+        out.split_whitespace().filter(|word| word.starts_with("cpu_") || word.starts_with("gpu_")).collect();
+    assert!(!named.is_empty() && named.iter().all(|name| stems.contains(name)), "{named:?}");
+}
+
+#[test]
 fn a_run_is_checked_timed_and_written() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("made/runs.json");
@@ -55,6 +69,11 @@ fn bad_input_is_one_line_and_exit_code_2() {
         (vec!["--size", "10"], "--size is WIDTHxHEIGHT"),
         (vec!["--size", "0x5"], "both at least 1"),
         (vec!["--size", "5x-1"], "--size is WIDTHxHEIGHT"),
+        (vec!["--size", "-1x5"], "--size is WIDTHxHEIGHT"),
+        (vec!["--size", "+5x+5"], "--size is WIDTHxHEIGHT"),
+        (vec!["--list", "--size", "5x5"], "cannot be used with"),
+        (vec!["gpu_04_whole_gpu", "--on", "cpu"], "--on cpu leaves out the rung `gpu_04_whole_gpu`"),
+        (vec!["cpu_00_scalar", "--on", "gpu"], "--on gpu leaves out the rung `cpu_00_scalar`"),
         (vec!["--size", "99999999999x1"], "--size is WIDTHxHEIGHT"),
         (vec!["--size", "65536x65536"], "at most 268435456 are allowed"),
         (vec!["--size", "16384x16384", "--max-iter", "1000000"], "at most"),

@@ -13,6 +13,8 @@ fn rungs() -> impl Iterator<Item = &'static CpuRung> {
         Ok(()) => true,
         Err(reason) => {
             assert!(!reason.is_empty() && !reason.contains('\n'));
+            let insisted = rung.requires.is_some_and(|r| r.enforced());
+            assert!(!insisted, "{} is set, but {}: {reason}", rung.requires.unwrap().variable(), rung.stem);
             println!("SKIP {}: {reason}", rung.stem);
             false
         }
