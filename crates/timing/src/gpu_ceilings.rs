@@ -75,9 +75,13 @@ fn best_time(sampler: &GpuSampler<'_>, work: &mut dyn FnMut(&Gpu) -> Result<()>)
     Ok((middle(&times[..REPEATS / 3]), hz))
 }
 
-/// Rate per SM cycle times the clock, for the `expected` of an on-chip ceiling.
-fn per_cycle(gpu: &Gpu, units_per_sm: f64, hz: Option<f64>) -> Option<f64> {
-    hz.map(|hz| f64::from(gpu.device().sms) * units_per_sm * hz * 1e-9)
+/// An on-chip ceiling, expected to be the rate of all SMs at the clock that it ran at, `per_cycle` a cycle and SM.
+/// Without a clock nothing shows that it is strong, so it is not ok.
+fn on_chip(value: f64, unit: &str, how: String, sms: u32, per_cycle: f64, hz: Option<f64>) -> Ceiling {
+    match hz {
+        Some(hz) => ceiling(value, unit, how, Some(f64::from(sms) * per_cycle * hz * 1e-9)),
+        None => Ceiling { ok: false, ..ceiling(value, unit, how + "; the SM clock could not be told", None) },
+    }
 }
 
 fn fp32(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<(Ceiling, Option<f64>)> {
@@ -95,7 +99,7 @@ fn fp32(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<(Ceiling, Option<f64>)> {
     let flops = threads as f64 * f64::from(TRIPS) * 256.0 * 2.0;
     let lanes = f64::from(gpu.device().fp32_lanes_per_sm);
     let how = format!("independent FFMA chains, {} blocks of 256 threads", geometry.grid[0]);
-    Ok((ceiling(flops / ns, "GFLOP/s", how, per_cycle(gpu, 2.0 * lanes, hz)), hz))
+    Ok((on_chip(flops / ns, "GFLOP/s", how, gpu.device().sms, 2.0 * lanes, hz), hz))
 }
 
 fn issue(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
@@ -112,7 +116,7 @@ fn issue(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     }
     let instructions = threads as f64 / 32.0 * f64::from(TRIPS) * 256.0;
     let how = format!("three FFMA and one IMNMX in turn, {} blocks of 256 threads", geometry.grid[0]);
-    Ok(ceiling(instructions / ns, "Ginstr/s", how, per_cycle(gpu, SCHEDULERS, hz)))
+    Ok(on_chip(instructions / ns, "Ginstr/s", how, gpu.device().sms, SCHEDULERS, hz))
 }
 
 fn shared(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
@@ -131,7 +135,7 @@ fn shared(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
     }
     let bytes = threads as f64 * f64::from(TRIPS) * 16.0 * 16.0;
     let how = "conflict-free 16-byte loads, 4 blocks of 512 threads per SM".to_string();
-    Ok(ceiling(bytes / ns, "GB/s", how, per_cycle(gpu, 128.0, hz)))
+    Ok(on_chip(bytes / ns, "GB/s", how, gpu.device().sms, 128.0, hz))
 }
 
 fn l2(sampler: &GpuSampler<'_>, gpu: &Gpu) -> Result<Ceiling> {
@@ -230,6 +234,11 @@ mod tests {
         let of = |value, expected| ceiling(value, "GB/s", String::new(), expected).ok;
         assert!(of(96.0, Some(100.0)) && of(5.0, None));
         assert!(!of(94.0, Some(100.0)) && !of(f64::NAN, None) && !of(0.0, None) && !of(f64::NAN, Some(1.0)));
+        let of = |value, hz| on_chip(value, "GB/s", "loads".to_string(), 100, 128.0, hz);
+        assert_eq!(of(25_000.0, Some(2e9)).expected, Some(25_600.0));
+        assert!(of(25_000.0, Some(2e9)).ok && !of(24_000.0, Some(2e9)).ok);
+        let unknown = of(25_000.0, None);
+        assert!(!unknown.ok && unknown.expected.is_none() && unknown.how.ends_with("could not be told"), "{unknown:?}");
     }
 
     #[test]

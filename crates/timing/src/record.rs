@@ -92,7 +92,8 @@ pub struct Ceiling {
     pub how: String,
     /// What the machine should reach by its own clock and width, in `unit`; none where nothing says.
     pub expected: Option<f64>,
-    /// False when `value` is below 95% of `expected`: a weak ceiling flatters every rung under it.
+    /// False when `value` is below 95% of `expected`, or when what would say so could not be told: a weak ceiling
+    /// flatters every rung under it.
     pub ok: bool,
 }
 
