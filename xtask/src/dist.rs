@@ -294,7 +294,9 @@ mod tests {
         assert!(text.contains("a-gpu ... FAILED with exit code 101") && text.contains("b-gpu ... ok"), "{text}");
         assert!(text.contains("reproduce ... ok"), "{text}");
         assert_eq!(fs::read_to_string(dir.path().join("out/a-gpu.log")).unwrap(), "broken\n");
-        let (code, _, _) = run_all(&[], "exit 3", &[]);
+        let (code, _, _) = run_all(&tests[1..], "exit 3", &[]);
         assert_eq!(code, Some(1));
+        let (code, text, _) = run_all(&[], "exit 0", &[]);
+        assert_eq!(code, Some(1), "no test at all is no pass: {text}");
     }
 }
