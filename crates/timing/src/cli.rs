@@ -117,6 +117,7 @@ fn is_pipe(_path: &Path) -> bool {
 fn destination(path: &Path) -> anyhow::Result<Destination> {
     let target = match fs::metadata(path) {
         Ok(found) if found.is_dir() => bail!("it is a folder"),
+        Err(_) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => bail!("it is a folder"),
         Ok(found) if !found.is_file() => return Ok(Destination::InPlace),
         // Renaming onto a link would replace the link.
         Ok(_) => fs::canonicalize(path)?,
@@ -162,7 +163,12 @@ mod tests {
     fn places_that_hold_no_file_are_named_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "kept").unwrap();
-        for (place, says) in [("", "it is a folder"), ("file/x.json", "no folder"), ("file/x/y.json", "no folder")] {
+        for (place, says) in [
+            ("", "it is a folder"),
+            ("missing/", "it is a folder"),
+            ("file/x.json", "no folder"),
+            ("file/x/y.json", "no folder"),
+        ] {
             let path = folder.path().join(place);
             for error in [check_writable(&path).unwrap_err(), write_file(&path, b"x").unwrap_err()] {
                 let text = format!("{error:#}");
