@@ -292,13 +292,16 @@ pub fn explain(finding: &Finding, width: u16) -> String {
     text
 }
 
-/// What can be judged.
+/// What can be judged: two lines a finding, the published value and the claim.
 pub fn specs(specs: &[FindingSpec], width: u16) -> String {
-    let mut table = table(&["finding", "published", "machine", "claim"]);
+    let longest = specs.iter().map(|s| s.id.len()).max().unwrap_or(0);
+    let mut text = String::new();
     for s in specs {
-        row(&mut table, [s.id, s.published.text, s.machine, s.statement]);
+        let published = format!(" {:longest$}  {} on {}", s.id, s.published.text, s.machine);
+        text.push_str(&wrap(&published, width, longest + 3));
+        text.push_str(&wrap(&format!("    {}", s.statement), width, 4));
     }
-    print_text(table, width)
+    text
 }
 
 /// Two reports side by side, one table a size.
