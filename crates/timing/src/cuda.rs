@@ -561,9 +561,7 @@ impl Gpu {
         // SAFETY: writes one address; the size is positive.
         ok("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, needed) })?;
         let buffer = Buffer { address, len, context: self.context.clone(), element: PhantomData };
-        let end = address + buffer.bytes() as u64;
-        // SAFETY: the guard lies inside the allocation.
-        ok("cuMemsetD8", unsafe { sys::cuMemsetD8Async(end, GUARD_BYTE, GUARD_BYTES, self.raw_stream()) })?;
+        self.set_guard(&buffer)?;
         self.fill(&buffer, POISON_BYTE)?;
         Ok(buffer)
     }
@@ -627,7 +625,14 @@ impl Gpu {
         ok("cuMemcpyDtoD", code)
     }
 
-    /// Whether the guard behind a buffer is as [`Gpu::alloc`] left it.
+    fn set_guard<T>(&self, buffer: &Buffer<T>) -> Result<()> {
+        let end = buffer.address + buffer.bytes() as u64;
+        // SAFETY: the guard lies behind the buffer in the same allocation.
+        ok("cuMemsetD8", unsafe { sys::cuMemsetD8Async(end, GUARD_BYTE, GUARD_BYTES, self.raw_stream()) })
+    }
+
+    /// Whether the guard behind a buffer is as [`Gpu::alloc`] left it. If not it is set anew, so that a wrong rung does
+    /// not fail the next one on the same buffer.
     ///
     /// # Errors
     /// [`GpuError::Guard`] when something wrote there.
@@ -645,7 +650,11 @@ impl Gpu {
         };
         ok("cuMemcpyDtoH", code)?;
         self.synchronize()?;
-        if guard.iter().all(|&b| b == GUARD_BYTE) { Ok(()) } else { Err(GpuError::Guard { bytes: buffer.bytes() }) }
+        if guard.iter().all(|&b| b == GUARD_BYTE) {
+            return Ok(());
+        }
+        self.set_guard(buffer)?;
+        Err(GpuError::Guard { bytes: buffer.bytes() })
     }
 
     /// Compiles a kernel for this device.

@@ -71,6 +71,7 @@ fn memory_is_poisoned_copied_and_guarded() {
     let overwritten = gpu.check_guard(&buffer).unwrap_err();
     assert!(matches!(overwritten, GpuError::Guard { bytes: 4004 }), "{overwritten}");
     assert_eq!(overwritten.kind(), ErrorKind::CheckFailed);
+    gpu.check_guard(&buffer).expect("the guard is set anew");
 
     let empty = gpu.alloc::<u32>(0).unwrap();
     assert_eq!(gpu.download(&empty).unwrap(), [0u32; 0]);
