@@ -8,7 +8,7 @@
 //
 // Blocks of 16 iterations keep the loop's own instructions at 3 in 131. All rungs up to gpu_04 share this block.
 //
-// Instructions per iteration: 1 FMUL, 3 FFMA, 2 FADD, 1 FSETP, 1 predicated IADD3, 2/16 loop; 9 FLOPs.
+// Instructions per iteration: 1 FMUL, 3 FFMA, 2 FADD, 1 FSETP, 1 predicated move, 3/16 sum and loop; 9 FLOPs.
 // Traffic: one store of 4 bytes, one sector, per pixel. No loads.
 // target: sm_60
 

@@ -191,9 +191,14 @@ fn two_causes(report: &Report) -> Answer {
 
 fn best_has_no_ilp(report: &Report) -> Answer {
     let mut timed: Vec<(&Run, f64)> = Vec::new();
+    // A rung without a time has failed its check: the verdict is inconclusive with it among the runs looked at.
+    let mut run_ids = Vec::new();
     for stem in ILP_PAIRS.map(|(pair, _)| pair).into_iter().chain(WIDE.iter().copied()) {
         match run(report, stem) {
-            Ok(run) => timed.extend(run.median_ns.map(|ns| (run, ns))),
+            Ok(run) => {
+                run_ids.push(run.id.clone());
+                timed.extend(run.median_ns.map(|ns| (run, ns)));
+            }
             Err(missing) => return missing,
         }
     }
@@ -201,9 +206,11 @@ fn best_has_no_ilp(report: &Report) -> Answer {
     let fastest =
         |pairs: bool| timed.iter().filter(|(run, _)| is_pair(run) == pairs).min_by(|a, b| a.1.total_cmp(&b.1)).copied();
     let (Some((pair, pair_ns)), Some((single, single_ns))) = (fastest(true), fastest(false)) else {
-        return Answer::Missing("times of GPU rungs with one and with two pixels per thread".to_string());
+        return Answer::Undecided {
+            why: "no rung with one, or none with two pixels per thread has a time".into(),
+            run_ids,
+        };
     };
-    let run_ids = timed.iter().map(|(run, _)| run.id.clone()).collect();
     let times = format!(
         "the fastest with one pixel per thread is {} with {:.1} us, with two {} with {:.1} us",
         single.rung,

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use mandelbrot::ladder::{CPU, GPU};
-use mandelbrot::measure::{Case, Gpus, NAME, cases, measure};
+use mandelbrot::measure::{Case, Gpus, NAME, cases, measure, study};
 use mandelbrot::palette::write_png;
 use mandelbrot::reference::Formulation;
 use mandelbrot::view::{Problem, VIEWS, View};
@@ -114,7 +114,10 @@ fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> anyhow:
         None => cases(args.full),
     };
     let options = Options { target: args.on, full: args.full, rungs: args.rungs, ..Options::default() };
+    let files: Vec<&Path> = args.json.iter().map(PathBuf::as_path).collect();
+    let out = &mut *cli::text_beside(&files, out);
     let mut session = Session::start(args.on, out)?;
+    session.report.questions.insert(NAME.to_string(), study().question.to_string());
     session.measure(NAME, |progress| measure(&cases, &options, progress), out)?;
     session.report.judge(&mandelbrot::findings::findings());
     if let Some(path) = &args.json {
