@@ -113,10 +113,11 @@ fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> anyhow:
         Some(problem) => vec![Case { problem, cpu: true, gpu: Gpus::All }],
         None => cases(args.full),
     };
-    let options = Options { target: args.on, full: args.full, rungs: args.rungs, ..Options::default() };
+    let on = args.on.or_else(|| only_target(&args.rungs));
+    let options = Options { target: on, full: args.full, rungs: args.rungs, ..Options::default() };
     let files: Vec<&Path> = args.json.iter().map(PathBuf::as_path).collect();
     let out = &mut *cli::text_beside(&files, out);
-    let mut session = Session::start(args.on, out)?;
+    let mut session = Session::start(on, out)?;
     session.report.questions.insert(NAME.to_string(), study().question.to_string());
     session.measure(NAME, |progress| measure(&cases, &options, progress), out)?;
     session.report.judge(&mandelbrot::findings::findings());
@@ -124,6 +125,16 @@ fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> anyhow:
         session.report.write(path)?;
     }
     Ok(session.finish()?)
+}
+
+/// The target of all rungs named; none when none is, or both are meant.
+fn only_target(rungs: &[String]) -> Option<Target> {
+    let on_cpu = |rung: &String| CPU.iter().any(|r| r.stem == rung);
+    match rungs.iter().filter(|rung| on_cpu(rung)).count() {
+        _ if rungs.is_empty() => None,
+        0 => Some(Target::Gpu),
+        n => (n == rungs.len()).then_some(Target::Cpu),
+    }
 }
 
 /// The one problem asked for; none when neither size nor view nor iterations are given.

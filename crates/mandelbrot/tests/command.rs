@@ -46,6 +46,17 @@ fn the_help_names_only_rungs_that_exist() {
 }
 
 #[test]
+fn a_closed_pipe_ends_nothing_and_a_cpu_rung_needs_no_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("runs.json");
+    let args = ["cpu_00_scalar", "--size", "8x8", "--max-iter=64", "--json", json.to_str().unwrap()];
+    let mut child = mandelbrot(&args).env("REQUIRE_GPU", "1").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(report::Report::read(&json).unwrap().runs.len(), 1);
+}
+
+#[test]
 fn a_run_is_checked_timed_and_written() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("made/runs.json");

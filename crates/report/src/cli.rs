@@ -98,24 +98,26 @@ fn one_line(text: &str) -> String {
     text::clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Standard output whose errors say that it was standard output.
+/// Standard output whose errors say that it was standard output. That its reader has gone away (`| head -1`) is no error
+/// and ends nothing: files are still written, and the exit code is that of the work.
 struct StandardOutput<'a>(io::StdoutLock<'a>);
 
 impl Write for StandardOutput<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(name_stdout)
+        unless_closed(self.0.write(bytes), bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(name_stdout)
+        unless_closed(self.0.flush(), ())
     }
 }
 
-fn name_stdout(e: io::Error) -> io::Error {
-    match e.kind() {
-        io::ErrorKind::Interrupted => e, // callers retry it
-        kind => io::Error::new(kind, format!("cannot write to standard output: {e}")),
-    }
+fn unless_closed<T>(result: io::Result<T>, done: T) -> io::Result<T> {
+    result.or_else(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => Ok(done),
+        io::ErrorKind::Interrupted => Err(e), // callers retry it
+        kind => Err(io::Error::new(kind, format!("cannot write to standard output: {e}"))),
+    })
 }
 
 /// Parses a command line. Help and version go to `out` and end with 0; a mistake is one line and ends with 2.

@@ -69,6 +69,9 @@ enum Destination {
 }
 
 fn destination(path: &Path) -> Result<Destination, String> {
+    if path.to_string_lossy().ends_with(std::path::is_separator) {
+        return Err("it is the name of a folder".into());
+    }
     let (target, permissions) = match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err("it is a folder".into()),
         Ok(found) if !found.is_file() => return in_place(&found),
@@ -231,9 +234,12 @@ mod tests {
     fn places_that_cannot_hold_a_file_say_why() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "kept").unwrap();
-        for (place, says) in
-            [("file/report.json", "is a file, not a folder"), ("file/x/y.json", "is a file"), ("", "folder")]
-        {
+        for (place, says) in [
+            ("new/", "name of a folder"),
+            ("file/report.json", "is a file, not a folder"),
+            ("file/x/y.json", "is a file"),
+            ("", "folder"),
+        ] {
             for error in [check_writable(&folder.path().join(place)), write_file(&folder.path().join(place), b"x")] {
                 let message = error.unwrap_err().to_string();
                 assert!(message.contains(says) && message.starts_with("cannot write"), "{place}: {message}");

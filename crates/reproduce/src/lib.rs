@@ -231,7 +231,8 @@ fn require<'a>(args: &Args, findings: impl Iterator<Item = &'a Finding>) -> Resu
 }
 
 fn replay(file: &Path, args: &Args, studies: &[Study], out: &mut dyn Write) -> Result<()> {
-    let html = args.html.clone().unwrap_or("target/reproduce/report.html".into());
+    // Not report.html, which is this machine's own.
+    let html = args.html.clone().unwrap_or("target/reproduce/replay.html".into());
     let outputs: Vec<(&str, &Path)> =
         args.json.iter().map(|json| ("--json", json.as_path())).chain([("--html", html.as_path())]).collect();
     cli::distinct(&[&[("--replay", file)], &outputs[..]].concat())?;
@@ -244,7 +245,8 @@ fn replay(file: &Path, args: &Args, studies: &[Study], out: &mut dyn Write) -> R
     let (measured, recorded) = (report.studies(), &report.findings);
     let known: Vec<(&str, FindingSpec)> =
         studies.iter().flat_map(|study| (study.findings)().into_iter().map(|spec| (study.name, spec))).collect();
-    let ids: Vec<&str> = known.iter().map(|(_, s)| s.id).chain(recorded.iter().map(|f| f.id.as_str())).collect();
+    let mut ids: Vec<&str> = known.iter().map(|(_, s)| s.id).collect();
+    ids.extend(recorded.iter().map(|f| f.id.as_str()).filter(|id| known.iter().all(|(_, s)| s.id != *id)));
     if let Some(id) = args.findings.iter().find(|id| !ids.contains(&id.as_str())) {
         return Err(cli::unknown("finding", id, ids).into());
     }

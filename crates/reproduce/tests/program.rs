@@ -65,7 +65,7 @@ fn replay_renders_without_measuring() {
     assert_eq!(code, 3);
     one_error_line(&stderr, "a check failed: example/cpu_03_wrong@cpu[size=64x64]: mismatches is 17, allowed is 0");
     insta::assert_snapshot!(stdout);
-    assert!(program.path("target/reproduce/report.html").exists());
+    assert!(program.path("target/reproduce/replay.html").exists());
     assert!(!program.path("target/reproduce/report.json").exists());
     // Nothing but the page is left, no temporary file either.
     assert_eq!(std::fs::read_dir(program.path("target/reproduce")).unwrap().count(), 1);
@@ -85,7 +85,7 @@ fn bad_command_lines_end_with_2() {
         (&["--replay", "a.json", "--full"], "cannot be used with"),
         (&["--json", "same", "--html", "same"], "--json and --html name the same file, same"),
         (&["--json", "same", "--html", "./a/../same"], "same file"),
-        (&["--json", "target/reproduce/report.html"], "same file"),
+        (&["--json", "target/reproduce/replay.html"], "same file"),
         (&["--compare", "a.json", "b.json", "--list-findings"], "cannot be used with"),
         (&["--compare", "a.json", "b.json", "--replay", "a.json"], "cannot be used with"),
         (&["--list-findings", "--full"], "cannot be used with"),
@@ -189,7 +189,7 @@ fn json_to_a_pipe_is_nothing_but_json_and_a_pipe_without_reader_is_an_error() {
     let (code, _, stderr) = ended(command.output().unwrap());
     assert_eq!(code, 1);
     one_error_line(&stderr, "cannot write pipe: nobody reads this pipe");
-    assert!(program.path("target/reproduce/report.html").exists());
+    assert!(program.path("target/reproduce/replay.html").exists());
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn outputs_of_a_replay_are_tried_before_anything_is_printed() {
         assert_eq!((code, stdout.as_str()), (1, ""));
         one_error_line(&stderr, "it is a folder");
     }
-    assert!(!program.path("target/reproduce/report.html").exists());
+    assert!(!program.path("target/reproduce/replay.html").exists());
 }
 
 #[cfg(target_os = "linux")]
