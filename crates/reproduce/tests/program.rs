@@ -85,7 +85,7 @@ fn bad_command_lines_end_with_2() {
         (&["--replay", "a.json", "--full"], "cannot be used with"),
         (&["--json", "same", "--html", "same"], "--json and --html name the same file, same"),
         (&["--json", "same", "--html", "./a/../same"], "same file"),
-        (&["--json", "target/reproduce/replay.html"], "same file"),
+        (&["--json", "target/reproduce/report.html"], "same file"),
         (&["--compare", "a.json", "b.json", "--list-findings"], "cannot be used with"),
         (&["--compare", "a.json", "b.json", "--replay", "a.json"], "cannot be used with"),
         (&["--list-findings", "--full"], "cannot be used with"),
